@@ -1,0 +1,44 @@
+# Ten verbs; each calls one command. `make` alone prints this list.
+SHELL := bash
+VENV ?= .venv
+PY := $(VENV)/bin/python
+.DEFAULT_GOAL := help
+
+help: ## print the verbs
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 22
+
+$(VENV)/.ready: requirements/dev.txt pyproject.toml
+	python3 -m venv $(VENV)
+	$(PY) -m pip install --quiet --require-hashes -r requirements/dev.txt
+	$(PY) -m pip install --quiet --no-deps --no-build-isolation -e .
+	touch $@
+
+demo: $(VENV)/.ready ## a cluster, the operator, a simulation that gets faster: one command
+	$(PY) -m e2e.demo
+
+test: $(VENV)/.ready ## unit, property, component and contract tests
+	$(PY) -m pytest tests
+
+e2e: $(VENV)/.ready ## the tests that need a real cluster (makes it first)
+	$(PY) -m pytest e2e --with-e2e
+
+verify: $(VENV)/.ready ## regenerate everything, find no difference; lint, types, import contracts
+	$(PY) -m e2e.verify
+
+generate: $(VENV)/.ready ## write the generated files: CRDs, chart, references
+	$(VENV)/bin/slimscale generate
+
+fix: $(VENV)/.ready ## format and mend what the linter can
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+bench: $(VENV)/.ready ## measure thread counts on this machine
+	$(VENV)/bin/slimscale bench --help
+
+docs: generate ## the generated part of docs/
+
+clean: ## remove the virtual environment and the test cluster
+	-$(PY) -m e2e.cluster down
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache
+
+.PHONY: help demo test e2e verify generate fix bench docs clean

@@ -1,0 +1,35 @@
+"""Names that users, other tools and our own parts must agree on. Changing one is a breaking change."""
+
+GROUP = "slimscale.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+SIMWORKLOAD_KIND = "SimWorkload"
+SIMWORKLOAD_PLURAL = "simworkloads"
+
+FIELD_MANAGER = "slimscale"
+
+LABEL_INJECT = f"{GROUP}/inject"
+"""On a pod template: `"true"` lets the webhook add thread variables and the annotation volume."""
+
+LABEL_OWNER = f"{GROUP}/simworkload"
+"""On our own children: a name derived from the owning SimWorkload, at most 63 characters."""
+
+ANNOTATION_THREADS = f"{GROUP}/threads"
+"""On a pod, written by the operator: how many threads its program is to use. A decimal string."""
+
+ANNOTATION_KEPT_ENV = f"{GROUP}/kept-env"
+"""On a pod, written by the webhook: thread variables the user had set himself, which were kept."""
+
+ANNOTATION_INJECTED = f"{GROUP}/injected"
+"""On a pod, written by the webhook: the container that got the variables and the volume."""
+
+ANNOTATION_METRICS_PORT = f"{GROUP}/metrics-port"
+"""On a pod, optional: the port of the program's metrics when it is not the custom resource's."""
+
+PODINFO_VOLUME = "slimscale-podinfo"
+PODINFO_MOUNT = "/etc/slimscale"
+THREADS_FILE = f"{PODINFO_MOUNT}/threads"
+THREADS_FILE_ENV = "SLIMSCALE_THREADS_FILE"
+DEFAULT_METRICS_PORT = 9464
+DEFAULT_METRICS_PATH = "/metrics"

@@ -1,0 +1,1 @@
+"""What the stages hand to each other: frozen, plain, SI units in every name."""

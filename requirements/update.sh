@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Pins what pyproject.toml asks for: versions and hashes, no address.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+pin() { # output extras...
+  local out=$1; shift
+  uv pip compile -q --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate \
+    "${@/#/--extra=}" pyproject.toml -o "requirements/$out.txt"
+}
+pin dev operator cli dev sim
+pin operator operator
+pin sim sim
