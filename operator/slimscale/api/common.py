@@ -23,7 +23,9 @@ class KubeModel(BaseModel):
 def _quantity_schema(_source: Any, _handler: Any) -> core_schema.CoreSchema:
     def check(value: Any) -> str:
         if isinstance(value, bool) or not isinstance(value, int | float | str):
-            raise ValueError(f"{value!r} is not a quantity; write for example 500m or 2")
+            raise ValueError(  # noqa: TRY004 - pydantic turns only ValueError into a field error
+                f"{value!r} is not a quantity; write for example 500m or 2"
+            )
         text = str(value)
         parse_quantity(text)
         return text

@@ -1,0 +1,1 @@
+"""The one door to the Kubernetes API: plain JSON in and out, time-outs, errors translated."""
