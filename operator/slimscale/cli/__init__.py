@@ -1,0 +1,1 @@
+"""The `slimscale` command: advise, explain, generate. Also a kubectl plugin, `kubectl slimscale`."""

@@ -1,0 +1,200 @@
+"""`slimscale explain simworkload NAME`: the live status, in the order in which it was decided."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import ValidationError
+from rich.console import Console, Group
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from slimscale.api.names import API_VERSION, SIMWORKLOAD_PLURAL
+from slimscale.api.simworkload import ResourceChoice, SimWorkload, SimWorkloadStatus
+from slimscale.cli.plots import curve_png, curve_text
+from slimscale.exceptions import SlimError
+from slimscale.kubeapi import paths
+
+__all__ = ["explain", "render"]
+
+
+def explain(*, name: str, namespace: str, context: str, png: str) -> None:
+    """Print why; draw the curve into `png` when that is not empty.
+
+    Raises:
+        SlimError: no such object, or the API server cannot be asked; the message says which.
+    """
+    workload = _parse(asyncio.run(_fetch(name=name, namespace=namespace, context=context)))
+    console = Console()
+    console.print(render(workload, now=datetime.now(UTC)))
+    if png:
+        if not workload.status.curve:
+            raise SlimError(f"{name} has no throughput curve yet; its metrics are not there")
+        points = [(point.threads, point.tasks_per_second) for point in workload.status.curve]
+        target = workload.status.target
+        curve_png(
+            png, points, chosen=target.threads if target else None, title=f"SimWorkload {name}"
+        )
+        console.print(f"curve: {png}")
+
+
+def render(workload: SimWorkload, *, now: datetime) -> Group:
+    """The whole explanation as one rich renderable. Pure: a function of the object and the time."""
+    status = workload.status
+    parts: list[Any] = [_summary(workload)]
+    if status.inputs is not None:
+        parts.append(_inputs(status))
+    if status.steps:
+        table = Table("stage", "outcome", "why", title="Decision", title_justify="left")
+        for step in status.steps:
+            table.add_row(step.stage, step.outcome, step.reason)
+        parts.append(table)
+    if status.curve:
+        points = [(point.threads, point.tasks_per_second) for point in status.curve]
+        parts.append(
+            Panel(
+                curve_text(points, chosen=status.target.threads if status.target else None),
+                title="predicted tasks a second of a pod, by threads",
+                title_align="left",
+            )
+        )
+    if status.pods:
+        parts.append(_pods(status))
+    if status.history:
+        parts.append(_history(status, now))
+    parts.append(_conditions(status))
+    return Group(*parts)
+
+
+def _summary(workload: SimWorkload) -> Table:
+    status, spec = workload.status, workload.spec
+    table = Table(show_header=False, box=None)
+    table.add_row(
+        "SimWorkload", f"{workload.metadata.namespace}/{workload.metadata.name}", style="bold"
+    )
+    table.add_row("target", f"{spec.target_ref.kind}/{spec.target_ref.name}")
+    table.add_row("mode", spec.update_policy.mode.value + (", suspended" if spec.suspend else ""))
+    table.add_row("objective", spec.objective.type.value)
+    table.add_row("current", _choice(status.current))
+    table.add_row("target value", _choice(status.target))
+    table.add_row("bounds", f"{_choice(status.lower_bound)} to {_choice(status.upper_bound)}")
+    if status.uncapped_target is not None and status.uncapped_target != status.target:
+        table.add_row("before limits", _choice(status.uncapped_target))
+    table.add_row("confidence", status.confidence or "-")
+    table.add_row("predictor", status.predictor or "-")
+    table.add_row("predicted", _rate(status.predicted_tasks_per_second))
+    table.add_row("measured", _rate(status.measured_tasks_per_second))
+    return table
+
+
+def _inputs(status: SimWorkloadStatus) -> Table:
+    table = Table("of a task", "value", title="What the model saw", title_justify="left")
+    inputs = status.inputs
+    if inputs is None:
+        return table
+    for label, value in (
+        ("wall time", _seconds(inputs.task_seconds)),
+        ("CPU time", _seconds(inputs.task_cpu_seconds)),
+        ("waiting time", _seconds(inputs.task_blocked_seconds)),
+        ("dispatch time", _seconds(inputs.dispatch_seconds)),
+        ("ratio r", f"{status.ratio:.3g}" if status.ratio is not None else "-"),
+        ("CPU limit", f"{inputs.cpu_limit_cores:g}" if inputs.cpu_limit_cores else "none"),
+        ("periods throttled", _percent(inputs.throttled_ratio)),
+    ):
+        table.add_row(label, value)
+    return table
+
+
+def _pods(status: SimWorkloadStatus) -> Table:
+    table = Table("pod", "threads", "wanted", "CPU limit", "state", "message", title="Pods")
+    table.title_justify = "left"
+    for pod in status.pods:
+        table.add_row(
+            pod.name,
+            "-" if pod.threads is None else str(pod.threads),
+            "-" if pod.desired_threads is None else str(pod.desired_threads),
+            pod.cpu_limit or "-",
+            pod.state,
+            pod.message,
+        )
+    return table
+
+
+def _history(status: SimWorkloadStatus, now: datetime) -> Table:
+    table = Table("ago", "action", "threads", "CPU limit", "why", title="Last changes")
+    table.title_justify = "left"
+    for entry in status.history:
+        table.add_row(
+            f"{max(0, round((now - entry.time).total_seconds()))} s",
+            entry.action,
+            f"{_or_dash(entry.from_threads)} -> {_or_dash(entry.to_threads)}",
+            f"{_or_dash(entry.from_cpu_limit)} -> {_or_dash(entry.to_cpu_limit)}",
+            entry.reason,
+        )
+    return table
+
+
+def _conditions(status: SimWorkloadStatus) -> Table:
+    table = Table("condition", "is", "reason", "message", title="Conditions", title_justify="left")
+    for condition in status.conditions:
+        good = {"True": "green", "False": "red"}.get(condition.status, "yellow")
+        table.add_row(
+            condition.type,
+            Text(condition.status, style=good),
+            condition.reason,
+            condition.message,
+        )
+    return table
+
+
+def _choice(choice: ResourceChoice | None) -> str:
+    if choice is None:
+        return "-"
+    cpu = f", CPU limit {choice.cpu_limit}" if choice.cpu_limit else ""
+    return f"{choice.threads} thread{'s' if choice.threads != 1 else ''}{cpu}"
+
+
+def _or_dash(value: object) -> str:
+    return "-" if value is None else str(value)
+
+
+def _rate(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.3g} tasks/s a pod"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return "-"
+    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if value >= factor:
+            return f"{value / factor:.3g} {unit}"
+    return f"{value / 1e-9:.3g} ns"
+
+
+def _parse(body: dict[str, Any]) -> SimWorkload:
+    try:
+        return SimWorkload.model_validate(body)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise SlimError(
+            f"{where}: {first['msg']}; this command and the cluster's CRD may differ in version"
+        ) from error
+
+
+async def _fetch(*, name: str, namespace: str, context: str) -> dict[str, Any]:
+    from slimscale.kubeapi.client import connect
+
+    async with connect(context=context or None) as (client, default_namespace):
+        where = namespace or default_namespace
+        found = await client.get(paths.item(API_VERSION, SIMWORKLOAD_PLURAL, name, where))
+    if found is None:
+        raise SlimError(
+            f"no SimWorkload {name} in namespace {where}; `kubectl get simw -A` lists them"
+        )
+    return found
