@@ -1,0 +1,1 @@
+"""How many threads, and how much CPU: queueing models, prediction and choice. Pure."""
