@@ -1,0 +1,87 @@
+"""One task for each SimWorkload that looks at its pods each interval and fills the sample store."""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from slimscale.exceptions import SlimError
+from slimscale.observe.sample_store import SampleStore
+from slimscale.observe.scrape import SampleOutcome, ScrapeTarget
+
+__all__ = ["SampleSource", "Sampler", "SamplingPlan"]
+
+_log = logging.getLogger(__name__)
+
+
+class SampleSource(Protocol):
+    async def fetch(self, targets: Iterable[ScrapeTarget]) -> Sequence[SampleOutcome]:
+        """Raises a SlimError when the source as a whole gives no answer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingPlan:
+    """What to look at; replaced whenever the pods are observed anew."""
+
+    source: SampleSource
+    targets: tuple[ScrapeTarget, ...]
+    interval_seconds: float
+    horizon_seconds: float
+
+
+class Sampler:
+    def __init__(self) -> None:
+        self.store = SampleStore()
+        self.problem = ""
+        """Why the source as a whole failed last time."""
+        self._plan: SamplingPlan | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._first_round = asyncio.Event()
+
+    def follow(self, plan: SamplingPlan) -> None:
+        """Start, or go on with a new plan from the next round."""
+        self._plan = plan
+        self.store.retain(target.pod_uid for target in plan.targets)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run(), name="sampler")
+
+    async def first_round(self) -> None:
+        """Wait until there was one look at the pods, so that the first observation has samples."""
+        await self._first_round.wait()
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            started = loop.time()
+            try:
+                await self.sample_once()
+            except Exception:  # one bad round must not end the sampling
+                _log.exception("a round of sampling failed")
+            finally:
+                self._first_round.set()
+            interval = self._plan.interval_seconds if self._plan is not None else 1.0
+            await asyncio.sleep(max(0.05, interval - (loop.time() - started)))
+
+    async def sample_once(self) -> None:
+        plan = self._plan
+        if plan is None or not plan.targets:
+            return
+        try:
+            outcomes = await plan.source.fetch(plan.targets)
+        except SlimError as error:
+            self.problem = str(error)
+            return
+        self.problem = ""
+        current = self._plan
+        alive = {target.pod_uid for target in (current or plan).targets}
+        for outcome in outcomes:
+            if outcome.pod_uid in alive:
+                self.store.record(outcome, horizon_seconds=plan.horizon_seconds)
