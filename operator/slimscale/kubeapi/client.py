@@ -2,7 +2,7 @@
 
 That client follows redirects, trusts proxy variables and waits five minutes by default. Here no
 redirect is followed (a token must never reach another host), proxies come from the kubeconfig
-alone, and each call ends within `call_timeout_seconds`.
+alone, and each call ends in time: reads by `call_timeout_seconds`, writes by `write_timeout_seconds`.
 """
 
 import asyncio
@@ -82,11 +82,15 @@ class AioKubeClient:
         configuration: Configuration,
         *,
         call_timeout_seconds: float = 15.0,
+        write_timeout_seconds: float = 5.0,
         connect_timeout_seconds: float = 5.0,
         watch_silence_seconds: float = 70.0,
         field_manager: str = FIELD_MANAGER,
     ) -> None:
-        """watch_silence_seconds: servers send a bookmark each minute, so longer means a dead line."""
+        """write_timeout_seconds: a late write may outlive our lease, so it is the shorter one.
+
+        watch_silence_seconds: servers send a bookmark each minute, so longer means a dead line.
+        """
         configuration.client_session_kwargs = {
             "trust_env": False,
             "middlewares": (_refuse_redirects,),
@@ -96,8 +100,11 @@ class AioKubeClient:
         self._api = ApiClient(configuration)
         self._api.user_agent = "slimscale-operator"
         self._field_manager = field_manager
-        self._call_timeout = aiohttp.ClientTimeout(
+        self._read_limits = aiohttp.ClientTimeout(
             total=call_timeout_seconds, sock_connect=connect_timeout_seconds
+        )
+        self._write_limits = aiohttp.ClientTimeout(
+            total=write_timeout_seconds, sock_connect=connect_timeout_seconds
         )
         self._connect_timeout_seconds = connect_timeout_seconds
         self._watch_silence_seconds = watch_silence_seconds
@@ -224,7 +231,7 @@ class AioKubeClient:
             query=query or {},
             body=body,
             content_type=content_type,
-            limits=self._call_timeout,
+            limits=self._read_limits if verb == "GET" else self._write_limits,
             name=request,
         )
         data = await self._read(response, request)

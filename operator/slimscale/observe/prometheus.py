@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,7 +119,6 @@ class PrometheusSource:
     namespace: str
     settings: PrometheusMetrics
     max_age_seconds: float
-    now_seconds: Callable[[], float]
 
     async def fetch(self, targets: Iterable[ScrapeTarget]) -> Sequence[SampleOutcome]:
         wanted = list(targets)

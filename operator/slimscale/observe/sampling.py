@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -39,9 +40,13 @@ class Sampler:
         self._plan: SamplingPlan | None = None
         self._task: asyncio.Task[None] | None = None
         self._first_round = asyncio.Event()
+        self._new_pods = asyncio.Event()
 
     def follow(self, plan: SamplingPlan) -> None:
         """Start, or go on with a new plan from the next round."""
+        known = {target.pod_uid for target in self._plan.targets} if self._plan else set()
+        if any(target.pod_uid not in known for target in plan.targets):
+            self._new_pods.set()
         self._plan = plan
         self.store.retain(target.pod_uid for target in plan.targets)
         if self._task is None or self._task.done():
@@ -61,6 +66,7 @@ class Sampler:
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
+            self._new_pods.clear()
             try:
                 await self.sample_once()
             except Exception:  # one bad round must not end the sampling
@@ -68,7 +74,9 @@ class Sampler:
             finally:
                 self._first_round.set()
             interval = self._plan.interval_seconds if self._plan is not None else 1.0
-            await asyncio.sleep(max(0.05, interval - (loop.time() - started)))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.05, interval - (loop.time() - started))):
+                    await self._new_pods.wait()
 
     async def sample_once(self) -> None:
         plan = self._plan

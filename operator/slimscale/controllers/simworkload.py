@@ -1,0 +1,187 @@
+"""Reconcile one SimWorkload: observe, decide, plan, act, report. Level-based, safe to repeat."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from slimscale.api.names import API_VERSION, SIMWORKLOAD_PLURAL
+from slimscale.api.simworkload import SimWorkloadSpec
+from slimscale.api.validation import describe_errors, validate_simworkload
+from slimscale.controllers.injection_catalog import CatalogEntry, InjectionCatalog, choice_for
+from slimscale.controllers.pod_watch import PodWatches
+from slimscale.controllers.stages import (
+    Applies,
+    Decides,
+    Key,
+    MemoKeeper,
+    Observes,
+    Plans,
+    Reporter,
+    StatusKeeper,
+)
+from slimscale.domain.clock import Clock
+from slimscale.domain.decision import Decision
+from slimscale.domain.observation import Observation
+from slimscale.domain.plan import ApplyResult, Plan
+from slimscale.kubeapi.paths import item
+from slimscale.kubeapi.ports import Json, KubeClient
+
+__all__ = ["SimWorkloadController", "Stages", "next_look_seconds"]
+
+_UNRESOLVED_SECONDS = 30.0
+"""A target that is missing may appear without an event that we would hear."""
+_AFTER_FAILED_WRITE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    observer: Observes
+    decide: Decides
+    plan: Plans
+    applier: Applies
+    memo: MemoKeeper
+    status: StatusKeeper
+    reporter: Reporter
+
+
+class SimWorkloadController:
+    def __init__(
+        self,
+        client: KubeClient,
+        clock: Clock,
+        *,
+        stages: Stages,
+        pods: PodWatches,
+        catalog: InjectionCatalog,
+        lease_held: Callable[[], bool],
+        resync_seconds: float,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._stages = stages
+        self._pods = pods
+        self._catalog = catalog
+        self._lease_held = lease_held
+        self._resync_seconds = resync_seconds
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Return seconds until the next look; None when the object is gone.
+
+        Raises:
+            SlimError: a passing fault of the API server; the queue tries again.
+        """
+        namespace, name = key
+        raw = await self._client.get(item(API_VERSION, SIMWORKLOAD_PLURAL, name, namespace))
+        if raw is None or "deletionTimestamp" in raw["metadata"]:
+            await self.forget(key)
+            return None
+        try:
+            spec = validate_simworkload(raw).spec
+        except ValidationError as error:
+            # Only the user can mend it, and his change wakes us: no retry.
+            await self._release(key)
+            if self._lease_held():
+                await self._stages.status.refuse(raw, describe_errors(error))
+            return self._resync_seconds
+        return await self._reconcile_valid(key, raw, spec)
+
+    async def forget(self, key: Key) -> None:
+        """The object is gone. Its pods keep what they have."""
+        await self._release(key)
+        self._stages.memo.forget(key)
+        self._stages.status.forget(key)
+        self._stages.reporter.forget(key)
+
+    async def _release(self, key: Key) -> None:
+        self._pods.drop(key)
+        self._catalog.remove(key)
+        await self._stages.observer.forget(key)
+
+    async def _reconcile_valid(self, key: Key, raw: Json, spec: SimWorkloadSpec) -> float:
+        stages = self._stages
+        with self._timed("observe"):
+            observation = await stages.observer.observe(raw, spec)
+            memo, plan_memo = await stages.memo.load(raw)
+        now = self._clock.now_seconds()
+        with self._timed("decide"):
+            # In a thread: a fit takes longer than a probe may wait.
+            decision = await asyncio.to_thread(
+                stages.decide, observation=observation, spec=spec, memo=memo, now_seconds=now
+            )
+        plan = stages.plan(
+            observation=observation, decision=decision, spec=spec, memo=plan_memo, now_seconds=now
+        )
+        self._follow(key, spec, observation, decision)
+        if not self._lease_held():
+            return _AFTER_FAILED_WRITE_SECONDS
+        with self._timed("act"):
+            result = await self._act(key, plan, decision)
+            await stages.memo.save(raw, decided=decision.memo, planned=plan.memo)
+        with self._timed("status"):
+            status = await stages.status.update(
+                raw,
+                observation=observation,
+                decision=decision,
+                plan=plan,
+                result=result,
+                spec=spec,
+            )
+            await stages.reporter.report(
+                raw,
+                observation=observation,
+                decision=decision,
+                plan=plan,
+                result=result,
+                status=status,
+                spec=spec,
+                memo=memo,
+            )
+        return next_look_seconds(observation=observation, plan=plan, result=result, spec=spec)
+
+    async def _act(self, key: Key, plan: Plan, decision: Decision) -> ApplyResult:
+        if not decision.may_write or not plan.operations:
+            return ApplyResult()
+        return await self._stages.applier.apply(plan, namespace=key[0], lease_held=self._lease_held)
+
+    def _follow(
+        self, key: Key, spec: SimWorkloadSpec, observation: Observation, decision: Decision
+    ) -> None:
+        target = observation.target
+        if target is None:
+            self._pods.drop(key)
+            self._catalog.remove(key)
+            return
+        self._pods.ensure(key, target.selector)
+        choice = choice_for(
+            spec,
+            container=target.container,
+            # Another owner of the pods is never overruled, not at creation either.
+            target=decision.target if not observation.other_owners else None,
+        )
+        self._catalog.update(key, CatalogEntry(selector=target.selector, choice=choice))
+
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._stages.reporter.stage_seconds(stage, time.perf_counter() - started)
+
+
+def next_look_seconds(
+    *, observation: Observation, plan: Plan, result: ApplyResult, spec: SimWorkloadSpec
+) -> float:
+    """Every window while there are pods to look at, earlier for a deadline or a failed write."""
+    if observation.target is None:
+        return _UNRESOLVED_SECONDS
+    wait = float(max(spec.metrics.interval_seconds, spec.tuning.window_seconds))
+    if plan.wake_after_seconds is not None:
+        wait = min(wait, max(1.0, plan.wake_after_seconds))
+    if not result.ok:
+        wait = min(wait, _AFTER_FAILED_WRITE_SECONDS)
+    return wait
