@@ -155,8 +155,7 @@ class WorkQueue:
         _log.warning(
             "reconcile failed, trying again",
             extra={
-                "namespace": key[0],
-                "name": key[1],
+                "object": "/".join(key),
                 "attempts": state.attempts,
                 "pause_seconds": round(pause, 1),
                 "error": str(error) if isinstance(error, SlimError) else type(error).__name__,

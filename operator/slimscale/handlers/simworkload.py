@@ -45,7 +45,7 @@ def register(
     """Register the one event handler."""
     wakes = WakeFilter()
 
-    @kopf.on.event(GROUP, VERSION, SIMWORKLOAD_PLURAL, registry=registry)  # type: ignore[arg-type]
+    @kopf.on.event(GROUP, VERSION, SIMWORKLOAD_PLURAL, registry=registry)
     async def on_event(event: Any, **_: Any) -> None:
         thing = dict(event["object"])
         deleted = event.get("type") == "DELETED"

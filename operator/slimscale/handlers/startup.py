@@ -33,7 +33,7 @@ def kopf_settings() -> kopf.OperatorSettings:
 def register(registry: kopf.OperatorRegistry, configuration: Configuration) -> None:
     """Log kopf in with the same credentials as our own client, read again whenever asked."""
 
-    @kopf.on.login(registry=registry)  # type: ignore[arg-type]
+    @kopf.on.login(registry=registry)
     async def login(**_: Any) -> kopf.ConnectionInfo:
         scheme, _sep, token = (
             await configuration.get_api_key_with_prefix("BearerToken") or ""
