@@ -4,7 +4,6 @@ Every message names the parameter, the value and what to do, because the values 
 measurements and the reader has to find out which one was wrong.
 """
 
-import math
 import operator
 
 __all__ = ["require_count", "require_in_range"]
@@ -13,13 +12,13 @@ __all__ = ["require_count", "require_in_range"]
 def require_in_range(name: str, value: float, low: float, high: float, *, remedy: str) -> float:
     """Return ``value`` as a float where ``low <= value <= high``, otherwise raise ValueError.
 
-    NaN, infinities and what is not a number are refused.
+    NaN and what is not a number are refused, and infinities where the limits are finite.
     """
     try:
         number = float(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} is {value!r}, which is not a number; {remedy}") from error
-    if not (math.isfinite(number) and low <= number <= high):
+    if not low <= number <= high:  # NaN is in no range
         raise ValueError(f"{name} is {value!r}, outside {low:g} to {high:g}; {remedy}")
     return number
 

@@ -136,7 +136,7 @@ class FiniteSourceMM1:
 
         A Poisson distribution of mean r, truncated at k, of the threads that execute.
         """
-        # From the likeliest state outwards would also do; logarithms need no search for it.
+        # As logarithms, scaled by the likeliest state: r^n/n! leaves float64 early.
         executing = np.arange(self.population, 0, -1, dtype=np.float64)
         steps = np.log(executing) - np.log(self.time_ratio)
         weights = np.concatenate((np.zeros(1), np.cumsum(steps)))
