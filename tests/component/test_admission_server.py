@@ -42,6 +42,13 @@ class FrozenClock:
         return self.seconds
 
 
+def trusted(kube: FakeKube) -> str:
+    """What the API server trusts for the webhook, base64."""
+    configuration = kube.peek(MUTATING)
+    assert configuration is not None
+    return str(configuration["webhooks"][0]["clientConfig"]["caBundle"])
+
+
 class BrokenCatalog(InjectionCatalog):
     def lookup(self, *, namespace: str, labels: dict[str, str]) -> InjectionChoice | None:
         raise RuntimeError("our own fault")
@@ -56,8 +63,7 @@ class Webhook:
 
     def client_context(self) -> ssl.SSLContext:
         """Trusts exactly what the configuration's caBundle says, as the API server does."""
-        configuration = self.kube.objects[MUTATING]
-        bundle = configuration["webhooks"][0]["clientConfig"]["caBundle"]
+        bundle = trusted(self.kube)
         context = ssl.create_default_context(cadata=base64.b64decode(bundle).decode())
         # the frozen clock of the test is not the time at which TLS checks validity
         context.verify_flags |= 0x200000  # X509_V_FLAG_NO_CHECK_TIME
@@ -197,14 +203,14 @@ async def test_a_fault_of_ours_lets_the_pod_through_unchanged(kube: FakeKube) ->
 async def test_a_restart_keeps_the_certificate_that_clients_trust(kube: FakeKube) -> None:
     first, one = await start(InjectionCatalog(), kube, FrozenClock())
     await first.stop()
-    bundle = kube.objects[MUTATING]["webhooks"][0]["clientConfig"]["caBundle"]
+    bundle = trusted(kube)
     second, two = await start(InjectionCatalog(), kube, one.clock)
     try:
         status, _ = await two.post("/inject-pod", pod_review())
     finally:
         await second.stop()
     assert status == 200
-    assert kube.objects[MUTATING]["webhooks"][0]["clientConfig"]["caBundle"] == bundle
+    assert trusted(kube) == bundle
 
 
 async def test_two_replicas_that_start_together_agree_on_one_ca(kube: FakeKube) -> None:
@@ -214,9 +220,9 @@ async def test_two_replicas_that_start_together_agree_on_one_ca(kube: FakeKube) 
         for _ in range(2)
     ]
     await asyncio.gather(*(keeper.refresh() for keeper in keepers))
-    secret = kube.objects[paths.item("v1", "secrets", IDENTITY.secret, IDENTITY.namespace)]
-    bundle = kube.objects[MUTATING]["webhooks"][0]["clientConfig"]["caBundle"]
-    assert bundle == secret["data"]["ca.crt"]
+    secret = kube.peek(paths.item("v1", "secrets", IDENTITY.secret, IDENTITY.namespace))
+    assert secret is not None
+    assert trusted(kube) == secret["data"]["ca.crt"]
 
 
 async def test_a_renewed_certificate_is_served_without_a_restart(webhook: Webhook) -> None:
@@ -237,8 +243,9 @@ async def test_a_renewed_certificate_is_served_without_a_restart(webhook: Webhoo
 
 
 async def test_a_configuration_that_was_reset_is_mended(webhook: Webhook) -> None:
-    configuration = webhook.kube.objects[MUTATING]
-    configuration["webhooks"][0]["clientConfig"]["caBundle"] = ""
+    webhook.kube.edit(
+        MUTATING, lambda found: found["webhooks"][0]["clientConfig"].update(caBundle="")
+    )
     await webhook.keeper.refresh()
     status, _ = await webhook.post("/inject-pod", pod_review())
     assert status == 200

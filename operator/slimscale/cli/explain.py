@@ -188,13 +188,28 @@ def _parse(body: dict[str, Any]) -> SimWorkload:
 
 
 async def _fetch(*, name: str, namespace: str, context: str) -> dict[str, Any]:
-    from slimscale.kubeapi.client import connect
+    from slimscale.kubeapi.client import AioKubeClient, load_configuration
 
-    async with connect(context=context or None) as (client, default_namespace):
-        where = namespace or default_namespace
+    client = AioKubeClient(await load_configuration(context=context))
+    where = namespace or _context_namespace(context)
+    try:
         found = await client.get(paths.item(API_VERSION, SIMWORKLOAD_PLURAL, name, where))
+    finally:
+        await client.close()
     if found is None:
         raise SlimError(
             f"no SimWorkload {name} in namespace {where}; `kubectl get simw -A` lists them"
         )
     return found
+
+
+def _context_namespace(context: str) -> str:
+    """The namespace that the kubeconfig context names, as kubectl would take it."""
+    from kubernetes.config import ConfigException, list_kube_config_contexts
+
+    try:
+        contexts, active = list_kube_config_contexts()
+    except ConfigException:
+        return "default"
+    chosen = next((entry for entry in contexts if entry["name"] == context), active)
+    return str(chosen["context"].get("namespace") or "default")
