@@ -1,0 +1,191 @@
+"""Has the load changed? A two-sided CUSUM on logarithms of what a task costs.
+
+Page's test (Biometrika 1954): on z = (x - mean)/sigma keep rise = max(0, rise + z - drift) and its
+mirror image; alarm above a threshold. Sigma is learned and has a floor, one interval's share is
+capped so that a single pause never alarms, and the drift is wide because quiet false alarms would
+forget what was learned (drift 1 and threshold 8: about exp(16) intervals between false alarms in
+independent normal noise). The state is in the memo; nothing here reads a clock.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from slimscale.domain.observation import PodObservation
+from slimscale.threads.memo import Memo, Regime, Trend
+from slimscale.threads.sampling import SamplePair, consecutive_pairs
+from slimscale.threads.window import WorkloadWindow, aggregate
+
+__all__ = ["RATE", "LoadChange", "rate_noise", "watch_load"]
+
+RATE = "rate"
+"""Log throughput: for its noise only. It moves with every change of ours, so it never alarms."""
+CPU = "cpu"
+
+DRIFT = 1.0
+THRESHOLD = 8.0
+LARGEST_SHARE = 0.7 * THRESHOLD
+SIGMA_FLOOR = 0.10
+SIGMA_PRIOR = 0.20
+LEARNING_INTERVALS = 4
+FORGETTING = 0.05
+FEWEST_TASKS = 3.0
+CPU_JUMP = math.log(2.0)
+"""CPU a task that doubles or halves with a change of threads: the load changed at the same time."""
+UNCERTAIN_INTERVALS = 1.5
+DEVIATION = 2.5
+"""Sigmas from which an interval may already belong to the new load."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadChange:
+    memo: Memo
+    changed: bool
+    reason: str = ""
+    uncertain: bool = False
+    """The last intervals deviate and the next ones will tell: no time to act on a mixture."""
+
+
+def watch_load(
+    pods: Sequence[PodObservation], memo: Memo, *, interval_seconds: float
+) -> LoadChange:
+    """Feed the intervals that are new since the last look; on alarm start a new regime.
+
+    The new regime begins with the second interval that deviated: the first one is likely to hold
+    tasks of both loads.
+    """
+    groups: dict[int, list[SamplePair]] = {}
+    for pod in pods:
+        for pair in consecutive_pairs(pod.samples):
+            if (
+                pair.started_at_seconds >= memo.regime.started_at_seconds
+                and pair.ended_at_seconds > memo.trend_seen_until_seconds
+            ):
+                groups.setdefault(int(pair.ended_at_seconds / interval_seconds), []).append(pair)
+    changed, reason = False, ""
+    for _, pairs in sorted(groups.items()):
+        common = max(
+            {(p.threads, p.cpu_quota_cores) for p in pairs},
+            key=lambda key: sum((p.threads, p.cpu_quota_cores) == key for p in pairs),
+        )
+        window = aggregate([p for p in pairs if (p.threads, p.cpu_quota_cores) == common])
+        memo, alarm = _step(memo, window)
+        if alarm:
+            changed, reason = True, alarm
+    since = memo.deviating_since_seconds
+    waited = memo.trend_seen_until_seconds - since if since is not None else 0.0
+    uncertain = since is not None and waited <= UNCERTAIN_INTERVALS * interval_seconds
+    return LoadChange(memo, changed, reason, uncertain)
+
+
+def rate_noise(memo: Memo) -> float:
+    """Standard deviation of the log throughput of one interval."""
+    if memo.rate_variance is None:
+        return SIGMA_PRIOR
+    return max(0.02, math.sqrt(memo.rate_variance))
+
+
+def _signals(window: WorkloadWindow) -> dict[str, float]:
+    wall = window.task_seconds
+    if window.tasks < FEWEST_TASKS or wall <= 0:
+        return {}
+    signals = {"wall": math.log(wall), RATE: math.log(window.tasks_per_second)}
+    cpu = window.task_cpu_seconds
+    if cpu is not None and cpu > 0:
+        signals[CPU] = math.log(cpu)
+        waiting = wall - cpu - (window.task_runqueue_seconds or 0.0)
+        # Below a tenth of the task the wait is a difference of larger numbers: noise.
+        signals["blocked"] = math.log(max(waiting, 0.1 * wall))
+    if window.dispatch_seconds:
+        signals["ratio"] = math.log(wall / window.dispatch_seconds)
+    return signals
+
+
+def _step(memo: Memo, window: WorkloadWindow) -> tuple[Memo, str]:
+    memo = replace(memo, trend_seen_until_seconds=window.ended_at_seconds)
+    signals = _signals(window)
+    if not signals:
+        return memo, ""
+    cores = window.cpu_quota_cores
+    if (memo.trend_threads, memo.trend_cores) != (window.threads, cores):
+        cpu = memo.trends.get(CPU)
+        memo = replace(
+            memo,
+            trends={},
+            trend_threads=window.threads,
+            trend_cores=cores,
+            carried_cpu_log=cpu.mean if cpu and cpu.count >= 2 else memo.carried_cpu_log,
+            deviating_since_seconds=None,
+        )
+    trends: dict[str, Trend] = {}
+    worst, alarm = 0.0, ""
+    for name, value in signals.items():
+        trend, z = _update(memo.trends.get(name, Trend()), value, tasks=window.tasks)
+        trends[name] = trend
+        if name == RATE:
+            if trend.count > LEARNING_INTERVALS:
+                memo = replace(memo, rate_variance=trend.variance)
+            continue
+        worst = max(worst, abs(z))
+        if max(trend.rise, trend.fall) > THRESHOLD and not alarm:
+            was, now = math.exp(trend.mean), math.exp(value)
+            alarm = f"{_WORDS[name]} went from {was:.3g} to {now:.3g}{_UNITS[name]}"
+    alarm = alarm or _jump(trends.get(CPU), memo.carried_cpu_log)
+    if alarm:
+        started = memo.deviating_since_seconds or window.started_at_seconds
+        return _new_regime(memo, started), alarm
+    deviating = memo.deviating_since_seconds
+    if worst < DEVIATION:
+        deviating = None
+    elif deviating is None:
+        deviating = window.ended_at_seconds
+    return replace(memo, trends=trends, deviating_since_seconds=deviating), ""
+
+
+_WORDS = {"wall": "time of a task", CPU: "CPU of a task", "blocked": "waiting in a task",
+          "ratio": "task time over dispatch time"}  # fmt: skip
+_UNITS = {"wall": " s", CPU: " s", "blocked": " s", "ratio": ""}
+
+
+def _update(trend: Trend, value: float, *, tasks: float) -> tuple[Trend, float]:
+    """One interval. The mean learns fast at first, then slowly, and never from what deviates."""
+    if trend.count == 0:
+        return Trend(count=1, mean=value, variance=SIGMA_PRIOR**2), 0.0
+    sampling = 1.0 / max(tasks, 1.0)  # a mean of few tasks is noisy in itself (CV of about 1)
+    sigma = math.sqrt(max(trend.variance, SIGMA_FLOOR**2) + sampling)
+    z = (value - trend.mean) / sigma
+    rise = max(0.0, trend.rise + min(z - DRIFT, LARGEST_SHARE))
+    fall = max(0.0, trend.fall + min(-z - DRIFT, LARGEST_SHARE))
+    weight = max(FORGETTING, 1.0 / (trend.count + 1))
+    if abs(z) > DEVIATION and trend.count >= 2:
+        weight = 0.0
+    error = value - trend.mean
+    return (
+        Trend(
+            count=trend.count + 1,
+            mean=trend.mean + weight * error,
+            variance=(1 - weight) * (trend.variance + weight * error * error),
+            rise=rise,
+            fall=fall,
+        ),
+        z,
+    )
+
+
+def _jump(cpu: Trend | None, carried: float | None) -> str:
+    if cpu is None or carried is None or cpu.count != 2 or abs(cpu.mean - carried) < CPU_JUMP:
+        return ""
+    return f"CPU of a task went from {math.exp(carried):.3g} to {math.exp(cpu.mean):.3g} s"
+
+
+def _new_regime(memo: Memo, started_at_seconds: float) -> Memo:
+    return replace(
+        memo,
+        regime=Regime(number=memo.regime.number + 1, started_at_seconds=started_at_seconds),
+        pending=None,
+        trends={},
+        carried_cpu_log=None,
+        deviating_since_seconds=None,
+        repredict=True,
+        proposals=(),
+    )

@@ -1,0 +1,247 @@
+"""What AutoThread has learned, as the small JSON that outlives the operator.
+
+Unknown or damaged content is never repaired by guessing: it is dropped, and the decision says so.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+
+from slimscale.domain.decision import PodTarget
+
+__all__ = ["MEMO_VERSION", "LoadPoint", "Memo", "Pending", "Regime", "Trend", "load_memo"]
+
+MEMO_VERSION = 1
+MAX_POINTS = 8
+MAX_PROPOSALS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPoint:
+    """Throughput of a pod measured under saturated demand. cpu_cores: the quota or the cores."""
+
+    threads: int
+    cpu_cores: float
+    tasks_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class Regime:
+    """What was learned of the present load. Forgotten when the load changes."""
+
+    number: int = 0
+    started_at_seconds: float = 0.0
+    serial_seconds: float | None = None
+    """A bottleneck that only showed when more threads brought nothing: seconds a task."""
+    serial_threads: int | None = None
+    """Fewest threads that are known to reach that bottleneck's rate."""
+    floor_threads: int | None = None
+    """Fewer threads cost throughput when they were tried."""
+    ceiling_threads: int | None = None
+    """More threads cost throughput when they were tried."""
+    floor_cpu_millicores: int | None = None
+    points: tuple[LoadPoint, ...] = ()
+
+    def with_point(self, point: LoadPoint) -> "Regime":
+        """Newest figure for its (threads, CPU); the oldest of too many goes."""
+        others = tuple(
+            p for p in self.points if (p.threads, p.cpu_cores) != (point.threads, point.cpu_cores)
+        )
+        return replace(self, points=(*others, point)[-MAX_POINTS:])
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A change that still has to show that it was worth it."""
+
+    before: PodTarget
+    after: PodTarget
+    since_seconds: float
+    tasks_per_second: float | None
+    """Measured before; None: demand did not saturate, so there is nothing to compare."""
+    predicted_tasks_per_second: float
+    intervals: float
+    """How many scrape intervals the figure before rests on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """State of the change detector for one signal, in log units."""
+
+    count: int = 0
+    mean: float = 0.0
+    variance: float = 0.0
+    rise: float = 0.0
+    fall: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Memo:
+    version: int = MEMO_VERSION
+    target: PodTarget | None = None
+    previous: PodTarget | None = None
+    changed_at_seconds: float | None = None
+    contract_seen: bool = False
+    regime: Regime = Regime()
+    pending: Pending | None = None
+    trends: Mapping[str, Trend] = field(default_factory=dict)
+    trend_threads: int | None = None
+    trend_cores: float | None = None
+    trend_seen_until_seconds: float = 0.0
+    carried_cpu_log: float | None = None
+    """Log CPU a task under the thread count before: it must not jump because threads changed."""
+    deviating_since_seconds: float | None = None
+    rate_variance: float | None = None
+    """Of the log throughput of one interval: outlives changes of threads."""
+    repredict: bool = False
+    """The load changed and the next window decides at once, dwell or not."""
+    proposals: tuple[PodTarget, ...] = ()
+    """Savings proposed lately: only what all of them agree on is saved."""
+    invalid_predictions: int = 0
+
+    def to_json(self) -> dict[str, object]:
+        document: dict[str, object] = json.loads(json.dumps(asdict(self), allow_nan=False))
+        return document
+
+
+def load_memo(document: Mapping[str, object]) -> tuple[Memo, str]:
+    """The memo and, when it could not be read, why it starts afresh (else an empty string)."""
+    if not document:
+        return Memo(), ""
+    if document.get("version") != MEMO_VERSION:
+        return Memo(), f"learned state has version {str(document.get('version'))[:16]!r}, not 1"
+    try:
+        return _memo(document), ""
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+        return Memo(), f"learned state could not be read ({type(error).__name__})"
+
+
+def _memo(document: Mapping[str, object]) -> Memo:
+    regime = _section(document, "regime") or {}
+    pending = _section(document, "pending")
+    trends = _section(document, "trends") or {}
+    return Memo(
+        target=_target(document.get("target")),
+        previous=_target(document.get("previous")),
+        changed_at_seconds=_number(document.get("changed_at_seconds")),
+        contract_seen=document.get("contract_seen") is True,
+        regime=Regime(
+            number=_whole(regime.get("number")) or 0,
+            started_at_seconds=_number(regime.get("started_at_seconds")) or 0.0,
+            serial_seconds=_positive(regime.get("serial_seconds")),
+            serial_threads=_whole(regime.get("serial_threads")),
+            floor_threads=_whole(regime.get("floor_threads")),
+            ceiling_threads=_whole(regime.get("ceiling_threads")),
+            floor_cpu_millicores=_whole(regime.get("floor_cpu_millicores")),
+            points=tuple(_point(p) for p in _items(regime.get("points"))[-MAX_POINTS:]),
+        ),
+        pending=_pending(pending) if pending else None,
+        trends={str(name)[:32]: _trend(value) for name, value in list(trends.items())[:8]},
+        trend_threads=_whole(document.get("trend_threads")),
+        trend_cores=_number(document.get("trend_cores")),
+        trend_seen_until_seconds=_number(document.get("trend_seen_until_seconds")) or 0.0,
+        carried_cpu_log=_number(document.get("carried_cpu_log")),
+        deviating_since_seconds=_number(document.get("deviating_since_seconds")),
+        rate_variance=_number(document.get("rate_variance")),
+        repredict=document.get("repredict") is True,
+        proposals=tuple(
+            target
+            for item in _items(document.get("proposals"))[-MAX_PROPOSALS:]
+            if (target := _target(item)) is not None
+        ),
+        invalid_predictions=_whole(document.get("invalid_predictions")) or 0,
+    )
+
+
+def _section(document: Mapping[str, object], name: str) -> Mapping[str, object] | None:
+    value = document.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise TypeError(name)
+    return value
+
+
+def _items(value: object) -> list[object]:
+    if value is None:
+        return []
+    if not isinstance(value, list | tuple):
+        raise TypeError("not a list")
+    return list(value)
+
+
+def _number(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise TypeError("not a finite number")
+    return float(value)
+
+
+def _positive(value: object) -> float | None:
+    number = _number(value)
+    if number is not None and number <= 0:
+        raise ValueError("not above 0")
+    return number
+
+
+def _whole(value: object) -> int | None:
+    number = _number(value)
+    if number is None:
+        return None
+    if number != int(number) or number < 0:
+        raise ValueError("not a whole number")
+    return int(number)
+
+
+def _target(value: object) -> PodTarget | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise TypeError("target")
+    threads = _whole(value.get("threads"))
+    if not threads:
+        raise ValueError("threads")
+    return PodTarget(
+        threads,
+        _whole(value.get("cpu_request_millicores")),
+        _whole(value.get("cpu_limit_millicores")),
+    )
+
+
+def _point(value: object) -> LoadPoint:
+    if not isinstance(value, Mapping):
+        raise TypeError("point")
+    threads = _whole(value.get("threads"))
+    cores, rate = _positive(value.get("cpu_cores")), _positive(value.get("tasks_per_second"))
+    if not threads or cores is None or rate is None:
+        raise ValueError("point")
+    return LoadPoint(threads, cores, rate)
+
+
+def _pending(value: Mapping[str, object]) -> Pending:
+    before, after = _target(value.get("before")), _target(value.get("after"))
+    since, predicted = (
+        _number(value.get("since_seconds")),
+        _positive(value.get("predicted_tasks_per_second")),
+    )
+    if before is None or after is None or since is None or predicted is None:
+        raise ValueError("pending")
+    return Pending(
+        before=before,
+        after=after,
+        since_seconds=since,
+        tasks_per_second=_positive(value.get("tasks_per_second")),
+        predicted_tasks_per_second=predicted,
+        intervals=_number(value.get("intervals")) or 1.0,
+    )
+
+
+def _trend(value: object) -> Trend:
+    if not isinstance(value, Mapping):
+        raise TypeError("trend")
+    numbers = {
+        name: _number(value.get(name)) or 0.0 for name in ("mean", "variance", "rise", "fall")
+    }
+    return Trend(count=_whole(value.get("count")) or 0, **numbers)

@@ -1,0 +1,151 @@
+"""Throughput for every thread count and CPU in question, from what was estimated."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slimscale.threads.closed_network import (
+    MAX_THREADS,
+    NetworkParameters,
+    knee_threads,
+    throughput_curve,
+)
+from slimscale.threads.estimate import Estimate
+
+__all__ = [
+    "AnalyticPredictor",
+    "Surface",
+    "ThreadPredictor",
+    "floor_of_quota",
+    "worth_looking_at",
+]
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Surface:
+    """Predicted tasks a second of one pod."""
+
+    cpu_cores: tuple[float, ...]
+    """The M candidates, ascending."""
+    tasks_per_second: FloatArray
+    """(M, K); column k-1 is k threads."""
+    cpu_seconds_a_task: float
+
+
+class ThreadPredictor(Protocol):
+    """The seam for learned predictors. What it returns is checked before it is used."""
+
+    @property
+    def name(self) -> str: ...
+
+    def surface(
+        self, estimate: Estimate, *, cpu_cores: tuple[float, ...], max_threads: int
+    ) -> Surface:
+        """Throughput for each of `cpu_cores` (M) and 1..max_threads (K): shape (M, K)."""
+        ...
+
+
+class AnalyticPredictor:
+    """The closed network of science.md 1.4, calibrated so that the present point is met.
+
+    The total CPU of a task bounds it from above: T <= C / (CPU a task), an operational law that
+    also holds for the dispatch and the overhead which the network's CPU part does not contain.
+    """
+
+    name = "analytic"
+
+    def surface(
+        self, estimate: Estimate, *, cpu_cores: tuple[float, ...], max_threads: int
+    ) -> Surface:
+        here = _raw_curve(estimate, estimate.parameters.cpu_servers, max_threads)
+        anchor = _Anchor.of(here, estimate)
+        rows = []
+        for cores in cpu_cores:
+            curve = anchor.apply(_raw_curve(estimate, cores, max_threads))
+            rows.append(np.minimum(curve, cores / estimate.cpu_seconds_a_task))
+        return Surface(cpu_cores, np.vstack(rows), estimate.cpu_seconds_a_task)
+
+
+def _raw_curve(estimate: Estimate, cores: float, max_threads: int) -> FloatArray:
+    """Shape (max_threads,). Under less than one CPU the dispatcher itself runs slower."""
+    parameters = replace(
+        estimate.parameters,
+        cpu_servers=max(cores, 0.001),
+        dispatch_seconds=estimate.parameters.dispatch_seconds / min(1.0, max(cores, 0.001)),
+    )
+    if estimate.serial_seconds is None:
+        curve = throughput_curve(parameters, max_threads)
+    else:
+        curve = _serial_curve(parameters, estimate, max_threads)
+    return np.asarray(np.minimum(curve, cores / estimate.cpu_seconds_a_task), dtype=np.float64)
+
+
+def _serial_curve(
+    parameters: NetworkParameters, estimate: Estimate, max_threads: int
+) -> FloatArray:
+    """Behind a bottleneck that more threads did not lift: min(k/knee, 1)/S, with 1.2 (6).
+
+    Where the knee lies cannot be seen from above it. It is put at half of the fewest threads known
+    to reach the rate, which the next window confirms or the regression guard takes back.
+    """
+    serial = estimate.serial_seconds or parameters.dispatch_seconds
+    knee = max(1, math.ceil((estimate.serial_threads or estimate.threads) / 2))
+    threads = np.arange(1, max_threads + 1, dtype=np.float64)
+    return np.asarray(np.minimum(threads / knee, 1.0) / serial, dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Anchor:
+    """How the model's curve is moved onto the measured point.
+
+    Below the model's peak by one factor. Beyond it the model falls steeper than programs do, so
+    there the curve runs from its peak to what was measured, evenly in log k.
+    """
+
+    scale: float = 1.0
+    decline: float | None = None
+    decline_span: float = 1.0
+
+    @staticmethod
+    def of(curve: FloatArray, estimate: Estimate) -> "_Anchor":
+        threads = estimate.threads
+        if not estimate.saturated or threads > len(curve) or estimate.tasks_per_second <= 0:
+            return _Anchor()
+        peak = int(np.argmax(curve)) + 1
+        measured = estimate.tasks_per_second
+        if threads <= peak:
+            return _Anchor(scale=float(np.clip(measured / curve[threads - 1], 0.2, 5.0)))
+        top = float(curve[peak - 1])
+        scale = float(np.clip(measured / top, 1.0, 5.0))
+        return _Anchor(
+            scale=scale,
+            decline=min(1.0, measured / (scale * top)),
+            decline_span=math.log(threads / peak),
+        )
+
+    def apply(self, curve: FloatArray) -> FloatArray:
+        moved = curve * self.scale
+        if self.decline is None:
+            return moved
+        peak = int(np.argmax(curve)) + 1
+        beyond = np.arange(peak + 1, len(curve) + 1, dtype=np.float64)
+        share = np.minimum(1.0, np.log(beyond / peak) / self.decline_span)
+        moved[peak:] = moved[peak - 1] * self.decline**share
+        return moved
+
+
+def worth_looking_at(estimate: Estimate, *, most_cores: float, max_threads: int) -> int:
+    """How far to draw the curve: far past the knee, at least to the present count (K <= 1024)."""
+    knee = knee_threads(replace(estimate.parameters, cpu_servers=max(most_cores, 0.001)))
+    reach = int(min(4.0 * knee + 16.0, float(MAX_THREADS))) if math.isfinite(knee) else MAX_THREADS
+    return min(MAX_THREADS, max(min(reach, max_threads), estimate.threads, 1))
+
+
+def floor_of_quota(quota_cores: float) -> int:
+    """max(1, floor(quota)): one thread too many throttles a whole barrier group (pitfalls C2)."""
+    return max(1, math.floor(quota_cores + 1e-9)) if math.isfinite(quota_cores) else 1

@@ -1,0 +1,162 @@
+"""Did the last change keep its promise? If not, it is taken back and remembered for this load."""
+
+import math
+from dataclasses import dataclass, replace
+
+from slimscale.api.simworkload import SimWorkloadSpec
+from slimscale.domain.decision import DecisionStep, PodTarget
+from slimscale.domain.observation import Observation
+from slimscale.threads.change import rate_noise
+from slimscale.threads.memo import Memo, Pending
+from slimscale.threads.window import WorkloadWindow
+
+__all__ = ["Outcome", "crashed_since_change", "revert", "verify_change"]
+
+STAGE = "Verify"
+SIGMAS = 2.0
+"""How far beyond noise a loss must lie."""
+LEAST_PREDICTED_GAIN = 0.05
+REALISED_SHARE = 0.25
+"""Of a raise's predicted gain; below it the threads queue for something unseen (science.md 1.7)."""
+CPU_BOUND_SHARE = 0.9
+CRASH_WATCH_SECONDS = 300.0
+GIVE_UP_WINDOWS = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    memo: Memo
+    step: DecisionStep | None = None
+    reverted: bool = False
+
+
+def crashed_since_change(observation: Observation, memo: Memo, *, now_seconds: float) -> str:
+    """The pod that crash-loops since our last change, if one does."""
+    changed = memo.changed_at_seconds
+    if changed is None or memo.previous is None or now_seconds - changed > CRASH_WATCH_SECONDS:
+        return ""
+    for pod in observation.running_pods:
+        last = pod.last_restart_seconds
+        if pod.crash_looping and (last is None or last >= changed):
+            return pod.name
+    return ""
+
+
+def verify_change(
+    memo: Memo, window: WorkloadWindow, *, spec: SimWorkloadSpec, now_seconds: float
+) -> Outcome:
+    """Compare the windows before and after the last change, in one regime, demand saturated."""
+    pending = memo.pending
+    if pending is None or not _speaks_of(pending, window):
+        return Outcome(memo)
+    before = pending.tasks_per_second
+    if before is None or not window.saturated:
+        patience = GIVE_UP_WINDOWS * spec.tuning.window_seconds
+        if before is None or now_seconds - pending.since_seconds > patience:
+            return Outcome(replace(memo, pending=None))
+        return Outcome(memo)
+    interval = float(spec.metrics.interval_seconds)
+    intervals = max(1.0, window.span_seconds / interval)
+    noise = rate_noise(memo) * math.sqrt(1.0 / intervals + 1.0 / pending.intervals)
+    gain = window.tasks_per_second / before - 1.0
+    full = window.span_seconds >= 0.9 * min(2.0 * interval, spec.tuning.window_seconds)
+    allowed = spec.tuning.regression_percent / 100.0
+    if memo.regime.serial_seconds is not None and pending.after.threads < pending.before.threads:
+        # Behind a bottleneck threads are halved again and again: small losses must not add up.
+        allowed = min(allowed, max(0.03, spec.objective.tolerance_percent / 100.0))
+    lost = -math.log1p(max(gain, -0.999))
+    if -gain > allowed and lost > SIGMAS * noise:
+        words = (
+            f"{_words(pending.after)} gave {window.tasks_per_second:.4g} tasks/s,"
+            f" {-gain:.0%} less than {before:.4g} before"
+        )
+        return Outcome(
+            revert(memo, now_seconds=now_seconds),
+            DecisionStep(STAGE, "Reverted", words, constrained=True),
+            reverted=True,
+        )
+    if not full or (-gain > allowed and window.span_seconds < 0.95 * spec.tuning.window_seconds):
+        return Outcome(memo, DecisionStep(STAGE, "Waiting", "the window after is still short"))
+    return _settled(memo, pending, window, gain=gain, noise=noise)
+
+
+def _speaks_of(pending: Pending, window: WorkloadWindow) -> bool:
+    if window.threads != pending.after.threads:
+        return False
+    if window.started_at_seconds < pending.since_seconds:
+        return False
+    limit, quota = pending.after.cpu_limit_millicores, window.cpu_quota_cores
+    return limit is None or quota is None or abs(quota * 1000 - limit) <= 0.02 * limit + 1
+
+
+def _settled(
+    memo: Memo, pending: Pending, window: WorkloadWindow, *, gain: float, noise: float
+) -> Outcome:
+    regime = memo.regime
+    before = pending.tasks_per_second or window.tasks_per_second
+    rate = max(before, window.tasks_per_second)
+    memo = replace(memo, pending=None)
+    promised = pending.predicted_tasks_per_second / before - 1.0
+    raised = pending.after.threads > pending.before.threads
+    if raised and promised > max(LEAST_PREDICTED_GAIN, SIGMAS * noise):
+        busy = (window.cpu_used_cores or 0.0) >= CPU_BOUND_SHARE * (window.cpu_quota_cores or 1e9)
+        if gain < REALISED_SHARE * promised and not busy:
+            known = regime.serial_threads or pending.before.threads
+            regime = replace(
+                regime,
+                serial_seconds=1.0 / rate,
+                serial_threads=min(known, pending.before.threads),
+            )
+            words = (
+                f"{pending.after.threads} threads brought {gain:+.0%} of the {promised:+.0%}"
+                f" predicted: tasks queue for something else, {1e3 / rate:.3g} ms each"
+            )
+            return Outcome(
+                replace(memo, regime=regime),
+                DecisionStep(STAGE, "HiddenBottleneck", words, constrained=True),
+            )
+    if regime.serial_seconds is not None and not raised:
+        regime = replace(
+            regime,
+            serial_seconds=1.0 / rate,
+            serial_threads=min(
+                regime.serial_threads or pending.after.threads, pending.after.threads
+            ),
+        )
+    words = f"{_words(pending.after)} gave {gain:+.0%} against {promised:+.0%} predicted"
+    return Outcome(replace(memo, regime=regime), DecisionStep(STAGE, "Confirmed", words))
+
+
+def revert(memo: Memo, *, now_seconds: float) -> Memo:
+    """Back to the target before the last change; that way is closed while the load stays as it is."""
+    before = memo.pending.before if memo.pending is not None else memo.previous
+    after = memo.pending.after if memo.pending is not None else memo.target
+    if before is None or after is None:
+        return memo
+    regime = memo.regime
+    if after.threads < before.threads:
+        regime = replace(
+            regime, floor_threads=max(before.threads, regime.floor_threads or before.threads)
+        )
+    elif after.threads > before.threads:
+        regime = replace(
+            regime, ceiling_threads=min(before.threads, regime.ceiling_threads or before.threads)
+        )
+    if (after.cpu_limit_millicores or 0) < (before.cpu_limit_millicores or 0):
+        regime = replace(regime, floor_cpu_millicores=before.cpu_limit_millicores)
+    return replace(
+        memo,
+        target=before,
+        previous=None,
+        pending=None,
+        changed_at_seconds=now_seconds,
+        regime=regime,
+        proposals=(),
+        repredict=False,
+    )
+
+
+def _words(target: PodTarget) -> str:
+    limit = target.cpu_limit_millicores
+    cpu = f" on {limit}m" if limit is not None else ""
+    return f"{target.threads} thread{'s' if target.threads != 1 else ''}{cpu}"
