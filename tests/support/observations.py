@@ -220,17 +220,20 @@ class SyntheticWorkload:
         cores = self.cores(self.limit_millicores)
         capacity = self.rate(self.threads, self.limit_millicores)
         rate = capacity if self.saturated else min(capacity, self.arrivals_per_second)
-        rate *= math.exp(self._random.gauss(0, self.noise))
+        # The machine and the engine are slower or faster as a whole: rate down, all times up.
+        slower = math.exp(self._random.gauss(0, self.noise))
+        rate /= slower
         done = rate * self.interval_seconds
-        own = self.truth.cpu_seconds + self.truth.dispatch_seconds
+        cpu, dispatch = self.truth.cpu_seconds * slower, self.truth.dispatch_seconds * slower
+        own = cpu + dispatch
         busy = 1.0 if self.saturated else rate / max(capacity, 1e-9)
         # Little's law for the time in the thread; what is neither CPU nor outside is queueing.
         cycle = self.threads * busy / max(rate, 1e-9)
-        wall = max(cycle - self.truth.dispatch_seconds, self.truth.cpu_seconds)
-        queued = max(0.0, wall - self.truth.cpu_seconds - self.truth.blocking_seconds)
+        wall = max(cycle - dispatch, cpu)
+        queued = max(0.0, wall - cpu - self.truth.blocking_seconds * slower)
         for_cpu = queued if not self.serial_seconds else 0.0
         throttled = rate * own > 0.95 * cores
-        size = math.exp(self._random.gauss(0, self.noise / 3))
+        size = math.exp(self._random.gauss(0, self.noise / 5))
 
         def plus(value: float | None, growth: float) -> float | None:
             return None if value is None else value + growth
@@ -244,10 +247,8 @@ class SyntheticWorkload:
                 tasks_total=plus(last.tasks_total, done),
                 tasks_outstanding=float(2 * self.threads) if self.saturated else 0.5,
                 task=_grown(last.task, done, wall),
-                dispatch=_grown(last.dispatch, done, self.truth.dispatch_seconds),
-                task_cpu_seconds_total=plus(
-                    last.task_cpu_seconds_total, done * self.truth.cpu_seconds * size
-                ),
+                dispatch=_grown(last.dispatch, done, dispatch),
+                task_cpu_seconds_total=plus(last.task_cpu_seconds_total, done * cpu * size),
                 task_runqueue_seconds_total=plus(last.task_runqueue_seconds_total, done * for_cpu),
                 cpu_quota_cores=self._quota(),
                 cpu_usage_seconds_total=plus(last.cpu_usage_seconds_total, done * own),

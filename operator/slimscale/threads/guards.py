@@ -89,13 +89,17 @@ def weigh(proposal: Proposal, *, spec: SimWorkloadSpec, memo: Memo, now_seconds:
         return Verdict(current, False, tuple(steps), ())
     hysteresis = spec.tuning.hysteresis_percent / 100.0
     first = memo.target is None or memo.repredict
+    clear = _clearly_less(wanted, current)
+    at_once = memo.target is None or memo.regime.serial_seconds is not None or clear
     proposals: tuple[PodTarget, ...] = ()
     if proposal.gain > hysteresis:
         why = f"predicted gain {proposal.gain:.0%} is above the {hysteresis:.0%} of hysteresis"
     elif _starved(proposal, wanted):
         why = f"{proposal.throttled_ratio:.0%} of CPU periods are throttled: more CPU"
     elif _saves(wanted, current, hysteresis):
-        agreed, proposals, why = _confirmed(wanted, memo, first=first)
+        agreed, proposals, why = _confirmed(
+            wanted, memo, at_once=at_once and (first or memo.regime.serial_seconds is not None)
+        )
         if agreed is not None and _saves(agreed, current, hysteresis):
             wanted = agreed
         else:
@@ -173,12 +177,19 @@ def _saves(wanted: PodTarget, current: PodTarget, hysteresis: float) -> bool:
     return wanted.threads <= SMALLEST_THREAD_SAVING * current.threads
 
 
+def _clearly_less(wanted: PodTarget, current: PodTarget) -> bool:
+    """A saving that a short window after a change of load may show without chance's help."""
+    limit, held = wanted.cpu_limit_millicores, current.cpu_limit_millicores
+    less_cpu = limit is not None and held is not None and limit <= 0.7 * held
+    return wanted.threads <= 0.5 * current.threads or less_cpu
+
+
 def _confirmed(
-    wanted: PodTarget, memo: Memo, *, first: bool
+    wanted: PodTarget, memo: Memo, *, at_once: bool
 ) -> tuple[PodTarget | None, tuple[PodTarget, ...], str]:
     """The most modest of the last proposals: one quiet window must not take CPU away."""
     proposals = (*memo.proposals, wanted)[-MAX_PROPOSALS:]
-    if first:
+    if at_once:
         return wanted, (), "as much work with less"
     if len(proposals) < MAX_PROPOSALS:
         words = f"a saving is proposed, {len(proposals)} of {MAX_PROPOSALS} windows agree"

@@ -41,6 +41,9 @@ class Regime:
     ceiling_threads: int | None = None
     """More threads cost throughput when they were tried."""
     floor_cpu_millicores: int | None = None
+    failed_raises: int = 0
+    lowered: bool = False
+    """Something was saved in this load: when it has to be raised again, that is its floor."""
     points: tuple[LoadPoint, ...] = ()
 
     def with_point(self, point: LoadPoint) -> "Regime":
@@ -134,6 +137,8 @@ def _memo(document: Mapping[str, object]) -> Memo:
             floor_threads=_whole(regime.get("floor_threads")),
             ceiling_threads=_whole(regime.get("ceiling_threads")),
             floor_cpu_millicores=_whole(regime.get("floor_cpu_millicores")),
+            failed_raises=_whole(regime.get("failed_raises")) or 0,
+            lowered=regime.get("lowered") is True,
             points=tuple(_point(p) for p in _items(regime.get("points"))[-MAX_POINTS:]),
         ),
         pending=_pending(pending) if pending else None,

@@ -17,7 +17,7 @@ from slimscale.domain.decision import (
 from slimscale.threads.bounds import CpuBounds, Standing
 from slimscale.threads.estimate import Estimate, estimate_parameters
 from slimscale.threads.guards import Proposal, Verdict, sane_surface, sane_threads, weigh
-from slimscale.threads.memo import LoadPoint, Memo, Pending
+from slimscale.threads.memo import LoadPoint, Memo, Pending, Regime
 from slimscale.threads.objective import Choice, choose, cpu_candidates, with_resources
 from slimscale.threads.predictor import (
     AnalyticPredictor,
@@ -292,6 +292,7 @@ def _remember(
     memo = replace(memo, proposals=verdict.proposals)
     if not verdict.changed:
         return replace(memo, target=memo.target or verdict.target, repredict=False)
+    memo = replace(memo, regime=_bounded_by_change(memo, current, verdict.target))
     measured = window.tasks_per_second if window.saturated else None
     at_current = window.threads == current.threads
     pending = Pending(
@@ -310,6 +311,22 @@ def _remember(
         pending=pending if writes else None,
         repredict=False,
     )
+
+
+def _bounded_by_change(memo: Memo, before: PodTarget, after: PodTarget) -> Regime:
+    """Saved once, raised again: then that saving is not repeated while the load stays the same."""
+    regime = memo.regime
+    limits = (before.cpu_limit_millicores, after.cpu_limit_millicores)
+    more_cpu = limits[0] is not None and limits[1] is not None and limits[1] > limits[0]
+    less_cpu = limits[0] is not None and limits[1] is not None and limits[1] < limits[0]
+    more, less = after.threads > before.threads, after.threads < before.threads
+    if regime.lowered and more:
+        regime = replace(regime, floor_threads=max(after.threads, regime.floor_threads or 1))
+    if regime.lowered and more_cpu:
+        regime = replace(
+            regime, floor_cpu_millicores=max(limits[1] or 0, regime.floor_cpu_millicores or 0)
+        )
+    return replace(regime, lowered=regime.lowered or less or less_cpu)
 
 
 def _action(current: PodTarget, verdict: Verdict) -> Action:

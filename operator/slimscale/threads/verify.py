@@ -7,7 +7,7 @@ from slimscale.api.simworkload import SimWorkloadSpec
 from slimscale.domain.decision import DecisionStep, PodTarget
 from slimscale.domain.observation import Observation
 from slimscale.threads.change import rate_noise
-from slimscale.threads.memo import Memo, Pending
+from slimscale.threads.memo import Memo, Pending, Regime
 from slimscale.threads.window import WorkloadWindow
 
 __all__ = ["Outcome", "crashed_since_change", "revert", "verify_change"]
@@ -19,6 +19,8 @@ LEAST_PREDICTED_GAIN = 0.05
 REALISED_SHARE = 0.25
 """Of a raise's predicted gain; below it the threads queue for something unseen (science.md 1.7)."""
 CPU_BOUND_SHARE = 0.9
+RETRY_ABOVE = 1.5
+NO_GAIN = 0.03
 CRASH_WATCH_SECONDS = 300.0
 GIVE_UP_WINDOWS = 4.0
 
@@ -71,13 +73,19 @@ def verify_change(
             f" {-gain:.0%} less than {before:.4g} before"
         )
         return Outcome(
-            revert(memo, now_seconds=now_seconds),
+            revert(memo, now_seconds=now_seconds, cpu_bound=_cpu_bound(window)),
             DecisionStep(STAGE, "Reverted", words, constrained=True),
             reverted=True,
         )
     if not full or (-gain > allowed and window.span_seconds < 0.95 * spec.tuning.window_seconds):
         return Outcome(memo, DecisionStep(STAGE, "Waiting", "the window after is still short"))
-    return _settled(memo, pending, window, gain=gain, noise=noise)
+    return _settled(memo, pending, window, gain=gain, noise=noise, now_seconds=now_seconds)
+
+
+def _cpu_bound(window: WorkloadWindow) -> bool:
+    if window.cpu_used_cores is None or window.cpu_quota_cores is None:
+        return False
+    return window.cpu_used_cores >= CPU_BOUND_SHARE * window.cpu_quota_cores
 
 
 def _speaks_of(pending: Pending, window: WorkloadWindow) -> bool:
@@ -90,45 +98,74 @@ def _speaks_of(pending: Pending, window: WorkloadWindow) -> bool:
 
 
 def _settled(
-    memo: Memo, pending: Pending, window: WorkloadWindow, *, gain: float, noise: float
+    memo: Memo,
+    pending: Pending,
+    window: WorkloadWindow,
+    *,
+    gain: float,
+    noise: float,
+    now_seconds: float,
 ) -> Outcome:
-    regime = memo.regime
     before = pending.tasks_per_second or window.tasks_per_second
-    rate = max(before, window.tasks_per_second)
-    memo = replace(memo, pending=None)
     promised = pending.predicted_tasks_per_second / before - 1.0
     raised = pending.after.threads > pending.before.threads
-    if raised and promised > max(LEAST_PREDICTED_GAIN, SIGMAS * noise):
-        busy = (window.cpu_used_cores or 0.0) >= CPU_BOUND_SHARE * (window.cpu_quota_cores or 1e9)
-        if gain < REALISED_SHARE * promised and not busy:
-            known = regime.serial_threads or pending.before.threads
-            regime = replace(
-                regime,
-                serial_seconds=1.0 / rate,
-                serial_threads=min(known, pending.before.threads),
-            )
-            words = (
-                f"{pending.after.threads} threads brought {gain:+.0%} of the {promised:+.0%}"
-                f" predicted: tasks queue for something else, {1e3 / rate:.3g} ms each"
-            )
-            return Outcome(
-                replace(memo, regime=regime),
-                DecisionStep(STAGE, "HiddenBottleneck", words, constrained=True),
-            )
+    significant = promised > max(LEAST_PREDICTED_GAIN, SIGMAS * noise)
+    if raised and significant and gain < REALISED_SHARE * promised and not _cpu_bound(window):
+        return _hidden_bottleneck(
+            memo, pending, window, gain=gain, promised=promised, now_seconds=now_seconds
+        )
+    regime = memo.regime
     if regime.serial_seconds is not None and not raised:
+        fewest = pending.after.threads
         regime = replace(
             regime,
-            serial_seconds=1.0 / rate,
-            serial_threads=min(
-                regime.serial_threads or pending.after.threads, pending.after.threads
-            ),
+            serial_seconds=1.0 / max(before, window.tasks_per_second),
+            serial_threads=min(regime.serial_threads or fewest, fewest),
         )
     words = f"{_words(pending.after)} gave {gain:+.0%} against {promised:+.0%} predicted"
-    return Outcome(replace(memo, regime=regime), DecisionStep(STAGE, "Confirmed", words))
+    return Outcome(
+        replace(memo, regime=regime, pending=None), DecisionStep(STAGE, "Confirmed", words)
+    )
 
 
-def revert(memo: Memo, *, now_seconds: float) -> Memo:
-    """Back to the target before the last change; that way is closed while the load stays as it is."""
+def _hidden_bottleneck(
+    memo: Memo,
+    pending: Pending,
+    window: WorkloadWindow,
+    *,
+    gain: float,
+    promised: float,
+    now_seconds: float,
+) -> Outcome:
+    """More threads brought next to nothing: tasks queue for a lock, an interpreter, an engine."""
+    regime = memo.regime
+    rate = max(pending.tasks_per_second or 0.0, window.tasks_per_second)
+    known = regime.serial_threads or pending.before.threads
+    learned = replace(
+        memo,
+        regime=replace(
+            regime,
+            serial_seconds=1.0 / rate,
+            serial_threads=min(known, pending.before.threads),
+        ),
+    )
+    words = (
+        f"{_words(pending.after)} brought {gain:+.0%} of the {promised:+.0%} predicted: tasks queue"
+        f" for something else, {1e3 / rate:.3g} ms each"
+    )
+    step = DecisionStep(STAGE, "HiddenBottleneck", words, constrained=True)
+    if gain < -NO_GAIN:  # worse than before: perhaps a cliff lies between, see `revert`
+        return Outcome(revert(memo, now_seconds=now_seconds), step, reverted=True)
+    if gain < NO_GAIN:
+        return Outcome(revert(learned, now_seconds=now_seconds), step, reverted=True)
+    return Outcome(replace(learned, pending=None), step)
+
+
+def revert(memo: Memo, *, now_seconds: float, cpu_bound: bool = False) -> Memo:
+    """Back to the target before the last change; that way is closed while the load stays as it is.
+
+    A raise that lost may have gone past a cliff: the geometric mean is tried once, then no more.
+    """
     before = memo.pending.before if memo.pending is not None else memo.previous
     after = memo.pending.after if memo.pending is not None else memo.target
     if before is None or after is None:
@@ -139,9 +176,7 @@ def revert(memo: Memo, *, now_seconds: float) -> Memo:
             regime, floor_threads=max(before.threads, regime.floor_threads or before.threads)
         )
     elif after.threads > before.threads:
-        regime = replace(
-            regime, ceiling_threads=min(before.threads, regime.ceiling_threads or before.threads)
-        )
+        regime = _after_failed_raise(memo, before, after, cpu_bound=cpu_bound)
     if (after.cpu_limit_millicores or 0) < (before.cpu_limit_millicores or 0):
         regime = replace(regime, floor_cpu_millicores=before.cpu_limit_millicores)
     return replace(
@@ -154,6 +189,24 @@ def revert(memo: Memo, *, now_seconds: float) -> Memo:
         proposals=(),
         repredict=False,
     )
+
+
+def _after_failed_raise(
+    memo: Memo, before: PodTarget, after: PodTarget, *, cpu_bound: bool
+) -> Regime:
+    regime = memo.regime
+    again = regime.failed_raises == 0 and after.threads >= RETRY_ABOVE * before.threads
+    ceiling = round(math.sqrt(before.threads * after.threads)) if again else before.threads
+    regime = replace(
+        regime,
+        failed_raises=regime.failed_raises + 1,
+        ceiling_threads=min(ceiling, regime.ceiling_threads or ceiling),
+    )
+    rate = memo.pending.tasks_per_second if memo.pending is not None else None
+    if again or cpu_bound or rate is None:
+        return regime
+    known = regime.serial_threads or before.threads
+    return replace(regime, serial_seconds=1.0 / rate, serial_threads=min(known, before.threads))
 
 
 def _words(target: PodTarget) -> str:
