@@ -15,7 +15,6 @@ from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 
-from slimscale.api.names import FIELD_MANAGER
 from slimscale.exceptions import Conflict, Unavailable
 from slimscale.kubeapi.errors import error_of
 from slimscale.kubeapi.ports import Json, ListResult, WatchExpired
@@ -85,7 +84,7 @@ class AioKubeClient:
         write_timeout_seconds: float = 5.0,
         connect_timeout_seconds: float = 5.0,
         watch_silence_seconds: float = 70.0,
-        field_manager: str = FIELD_MANAGER,
+        field_manager: str = "slimscale",
     ) -> None:
         """write_timeout_seconds: a late write may outlive our lease, so it is the shorter one.
 
