@@ -154,10 +154,8 @@ def _hidden_bottleneck(
         f" for something else, {1e3 / rate:.3g} ms each"
     )
     step = DecisionStep(STAGE, "HiddenBottleneck", words, constrained=True)
-    if gain < -NO_GAIN:  # worse than before: perhaps a cliff lies between, see `revert`
+    if gain < NO_GAIN:  # `revert` first asks whether a cliff lies between, then learns the same
         return Outcome(revert(memo, now_seconds=now_seconds), step, reverted=True)
-    if gain < NO_GAIN:
-        return Outcome(revert(learned, now_seconds=now_seconds), step, reverted=True)
     return Outcome(replace(learned, pending=None), step)
 
 
