@@ -3,11 +3,11 @@
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, GetPydanticSchema
+from pydantic import BaseModel, ConfigDict, Field, GetPydanticSchema, WithJsonSchema
 from pydantic.alias_generators import to_camel
 from pydantic_core import core_schema
 
-from slimscale.api.quantity import parse_quantity
+from slimscale.api.quantity import QUANTITY_PATTERN, parse_quantity
 
 __all__ = ["Condition", "CpuQuantity", "KubeModel", "Name", "Quantity"]
 
@@ -37,7 +37,18 @@ def _quantity_schema(_source: Any, _handler: Any) -> core_schema.CoreSchema:
 
 # A number as Kubernetes writes it (`500m`, `2`, `1.5`); kept as text, so that what the user wrote
 # is what `kubectl get -o yaml` shows.
-Quantity = Annotated[str, GetPydanticSchema(_quantity_schema)]
+Quantity = Annotated[
+    str,
+    GetPydanticSchema(_quantity_schema),
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "maxLength": 32,
+            "pattern": QUANTITY_PATTERN,
+            "x-kubernetes-int-or-string": True,
+        }
+    ),
+]
 CpuQuantity = Quantity
 
 Name = Annotated[
@@ -49,7 +60,7 @@ class Condition(KubeModel):
     """A condition as in `metav1.Condition`: positive polarity, the reason is part of the API."""
 
     type: str = Field(max_length=64)
-    status: str = Field(pattern=r"^(True|False|Unknown)$")
+    status: str = Field(max_length=7, pattern=r"^(True|False|Unknown)$")
     reason: str = Field(max_length=64)
     message: str = Field(default="", max_length=1024)
     observed_generation: int = Field(default=0, ge=0)

@@ -3,14 +3,16 @@
 import re
 from decimal import ROUND_CEILING, Decimal
 
-__all__ = ["format_millicores", "parse_millicores", "parse_quantity"]
+__all__ = ["QUANTITY_PATTERN", "format_millicores", "parse_millicores", "parse_quantity"]
 
 _SUFFIX = {
     "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1),
     "k": Decimal("1e3"), "M": Decimal("1e6"), "G": Decimal("1e9"), "T": Decimal("1e12"),
     "Ki": Decimal(2**10), "Mi": Decimal(2**20), "Gi": Decimal(2**30), "Ti": Decimal(2**40),
 }  # fmt: skip
-_QUANTITY = re.compile(r"^([+-]?(?:\d{1,18}(?:\.\d{0,9})?|\.\d{1,9}))([num]|k|[MGT]i?|Ki)?$")
+QUANTITY_PATTERN = r"^([+-]?(?:[0-9]{1,18}(?:\.[0-9]{0,9})?|\.[0-9]{1,9}))([num]|k|[MGT]i?|Ki)?$"
+"""Also the CRD's: what it takes and what is parsed here are the same texts."""
+_QUANTITY = re.compile(QUANTITY_PATTERN)
 
 
 def parse_quantity(text: str | int | float) -> Decimal:

@@ -64,9 +64,13 @@ LabelValue = Annotated[str, Field(max_length=256)]
 class TargetRef(KubeModel):
     """The workload, always in the SimWorkload's own namespace."""
 
-    api_version: Literal["apps/v1"] = "apps/v1"
-    kind: Literal["Deployment", "StatefulSet", "ReplicaSet", "DaemonSet"] = "Deployment"
-    name: Name
+    api_version: Literal["apps/v1"] = Field(
+        default="apps/v1", description="API group and version of the workload."
+    )
+    kind: Literal["Deployment", "StatefulSet", "ReplicaSet", "DaemonSet"] = Field(
+        default="Deployment", description="Kind of the workload."
+    )
+    name: Name = Field(description="Name of the workload.")
 
 
 class UpdatePolicy(KubeModel):
@@ -87,8 +91,12 @@ class UpdatePolicy(KubeModel):
 
 
 class Threads(KubeModel):
-    min: int = Field(default=1, ge=1, le=MAX_THREADS)
-    max: int = Field(default=64, ge=1, le=MAX_THREADS)
+    min: int = Field(
+        default=1, ge=1, le=MAX_THREADS, description="Fewest threads a pod may be given."
+    )
+    max: int = Field(
+        default=64, ge=1, le=MAX_THREADS, description="Most threads a pod may be given."
+    )
     env: list[EnvName] = Field(
         default_factory=list, max_length=16,
         description="Further environment variables that hold the program's thread count.",
@@ -113,15 +121,22 @@ class Threads(KubeModel):
 
 
 class Cpu(KubeModel):
-    min: CpuQuantity = "100m"
+    min: CpuQuantity = Field(default="100m", description="Lower end of the CPU limit, at least 1m.")
     max: CpuQuantity | None = Field(
         default=None, description="Upper end of the CPU limit; unset, the node's room is the bound."
     )
-    limit_policy: LimitPolicy = LimitPolicy.HEADROOM
+    limit_policy: LimitPolicy = Field(
+        default=LimitPolicy.HEADROOM,
+        description="EqualThreads: one CPU a thread. Headroom: predicted demand and some more. Keep:"
+        " the limit stays; none is added, and none is ever removed.",
+    )
     headroom_percent: int = Field(
         default=20, ge=0, le=400, description="Under Headroom: how far above predicted demand."
     )
-    controlled_values: ControlledValues = ControlledValues.REQUESTS_AND_LIMITS
+    controlled_values: ControlledValues = Field(
+        default=ControlledValues.REQUESTS_AND_LIMITS,
+        description="What is written; LimitsOnly leaves requests, and so an HPA's base, alone.",
+    )
 
     @model_validator(mode="after")
     def _bounds_make_sense(self) -> Self:
@@ -133,7 +148,11 @@ class Cpu(KubeModel):
 
 
 class Objective(KubeModel):
-    type: ObjectiveType = ObjectiveType.MAX_THROUGHPUT
+    type: ObjectiveType = Field(
+        default=ObjectiveType.MAX_THROUGHPUT,
+        description="MaxThroughput: the most tasks a second. Efficiency: as long as a further step"
+        " pays. TargetThroughput: the least that reaches `tasksPerSecond`.",
+    )
     tolerance_percent: int = Field(
         default=3, ge=0, le=50,
         description="Throughput that may be given up for fewer threads and less CPU. Under"
@@ -159,19 +178,34 @@ class Objective(KubeModel):
 class PrometheusMetrics(KubeModel):
     """Where the series of the contract lie. The address is the operator's, never a user's."""
 
-    namespace_label: LabelName = "namespace"
-    pod_label: LabelName = "pod"
-    matchers: dict[LabelName, LabelValue] = Field(default_factory=dict, max_length=8)
+    namespace_label: LabelName = Field(
+        default="namespace", description="Label that holds the pod's namespace."
+    )
+    pod_label: LabelName = Field(default="pod", description="Label that holds the pod's name.")
+    matchers: dict[LabelName, LabelValue] = Field(
+        default_factory=dict, max_length=8,
+        description="Further labels that a series must have, each equal to its value.",
+    )  # fmt: skip
     metric_prefix: MetricName = Field(
         default="slimscale", description="First part of the series' names, before `_task_seconds`."
     )
 
 
 class Metrics(KubeModel):
-    source: MetricsSource = MetricsSource.PODS
-    port: int = Field(default=DEFAULT_METRICS_PORT, ge=1, le=65535)
-    path: str = Field(default=DEFAULT_METRICS_PATH, max_length=256, pattern=r"^/[A-Za-z0-9._~/-]*$")
-    interval_seconds: int = Field(default=5, ge=1, le=300)
+    source: MetricsSource = Field(
+        default=MetricsSource.PODS,
+        description="Pods: the operator asks each pod. Prometheus: it asks the configured server.",
+    )
+    port: int = Field(
+        default=DEFAULT_METRICS_PORT, ge=1, le=65535, description="Port of the pods' metrics."
+    )
+    path: str = Field(
+        default=DEFAULT_METRICS_PATH, max_length=256, pattern=r"^/[A-Za-z0-9._~/-]*$",
+        description="HTTP path of the pods' metrics.",
+    )  # fmt: skip
+    interval_seconds: int = Field(
+        default=5, ge=1, le=300, description="Time between two samples of a pod."
+    )
     max_age_seconds: int = Field(
         default=60, ge=5, le=3600, description="Older samples are stale: the last target is held."
     )
@@ -297,17 +331,26 @@ class SimWorkloadStatus(KubeModel):
     ratio: float | None = Field(default=None, description="r: task time over dispatch time.")
     predicted_tasks_per_second: float | None = None
     measured_tasks_per_second: float | None = None
-    confidence: str | None = Field(default=None, pattern=r"^(High|Medium|Low|None)$")
+    confidence: str | None = Field(
+        default=None, max_length=6, pattern=r"^(High|Medium|Low|None)$",
+        description="How far the figures carry; None: there were no measurements.",
+    )  # fmt: skip
     predictor: str | None = Field(default=None, max_length=64)
     inputs: ModelInputs | None = None
     curve: list[CurvePoint] = Field(default_factory=list, max_length=64)
     steps: list[Step] = Field(default_factory=list, max_length=16)
-    pods: list[PodStatus] = Field(default_factory=list, max_length=MAX_REPORTED_PODS)
+    pods: list[PodStatus] = Field(
+        default_factory=list, max_length=MAX_REPORTED_PODS,
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )  # fmt: skip
     acknowledged_pods: int | None = None
     kept_env: list[EnvName] = Field(default_factory=list, max_length=32)
     history: list[HistoryEntry] = Field(default_factory=list, max_length=HISTORY_LENGTH)
     last_changed: datetime | None = None
-    conditions: list[Condition] = Field(default_factory=list, max_length=16)
+    conditions: list[Condition] = Field(
+        default_factory=list, max_length=16,
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    )  # fmt: skip
 
 
 class ObjectMeta(KubeModel):
