@@ -92,6 +92,10 @@ class Plan:
     """Per-pod deadlines and remembered refusals, JSON; None: unchanged."""
     wake_after_seconds: float | None = None
     """When a deadline needs another look even if nothing happens."""
+    reason: str = ""
+    """From api.conditions.Reason, for what concerns the workload as a whole: RollingOut,
+    RolloutFailed, OtherManagerReverts. Empty: the pods' states say all."""
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
