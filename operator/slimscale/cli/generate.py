@@ -32,10 +32,10 @@ _CRD_FILE = "simworkloads.yaml"
 class _BlockDumper(yaml.SafeDumper):
     """Two spaces under lists and no references to an earlier place."""
 
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
         super().increase_indent(flow, False)
 
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True
 
 
