@@ -200,7 +200,7 @@ class Metrics(KubeModel):
         default=DEFAULT_METRICS_PORT, ge=1, le=65535, description="Port of the pods' metrics."
     )
     path: str = Field(
-        default=DEFAULT_METRICS_PATH, max_length=256, pattern=r"^/[A-Za-z0-9._~/-]*$",
+        default=DEFAULT_METRICS_PATH, max_length=256, pattern=r"^/([A-Za-z0-9._~-]+/?)*$",
         description="HTTP path of the pods' metrics.",
     )  # fmt: skip
     interval_seconds: int = Field(
