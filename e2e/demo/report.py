@@ -1,0 +1,117 @@
+"""The table and the picture that the demo ends with."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+from e2e.demo.verdict import Arm, PhaseResult
+
+__all__ = ["TimelinePoint", "draw", "results_table"]
+
+
+@dataclass(frozen=True, slots=True)
+class TimelinePoint:
+    """The operator's pod at one instant of the live part."""
+
+    seconds: float
+    phase: str
+    threads: int | None
+    cpu_limit_cores: float | None
+    steps_per_second: float | None
+
+
+def results_table(results: Sequence[PhaseResult], *, apply_to_acknowledged_seconds: float) -> Table:
+    """One row a phase; medians over interleaved rounds."""
+    table = Table(title="Steps per second, median of interleaved rounds", title_justify="left")
+    for name in (
+        "phase", "threads before", "threads after", "CPU before", "CPU after", "guessed",
+        "floor(quota)", "operator", "x guessed", "x floor", "restarts", "followed in",
+    ):  # fmt: skip
+        table.add_column(name, justify="left" if name == "phase" else "right")
+    for result in results:
+        table.add_row(
+            result.phase,
+            str(result.guessed.threads),
+            str(result.operator.threads),
+            result.guessed.cpu_limit,
+            result.operator.cpu_limit,
+            _rate(result.guessed),
+            _rate(result.floor),
+            _rate(result.operator),
+            f"{result.against_guessed:.2f}",
+            f"{result.against_floor:.2f}",
+            str(result.restarts),
+            f"{result.seconds_to_follow:.0f} s",
+        )
+    table.caption = f"from `kubectl apply` to acknowledged: {apply_to_acknowledged_seconds:.1f} s"
+    return table
+
+
+def draw(
+    path: Path, timeline: Sequence[TimelinePoint], results: Sequence[PhaseResult], *, applied: float
+) -> None:
+    """Throughput, threads and CPU over time on top; the interleaved comparison below."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(4, 1, figsize=(10, 12), layout="constrained")
+    times = [point.seconds for point in timeline]
+    series: tuple[tuple[str, list[float | None] | list[int | None], str], ...] = (
+        ("steps a second", [point.steps_per_second for point in timeline], "tab:blue"),
+        ("threads, acknowledged", [point.threads for point in timeline], "tab:green"),
+        ("CPU limit, cores", [point.cpu_limit_cores for point in timeline], "tab:red"),
+    )
+    for axis, (label, values, color) in zip(axes[:3], series, strict=True):
+        points = zip(times, values, strict=True)
+        known = [(t, v) for t, v in points if v is not None]
+        axis.step([t for t, _ in known], [v for _, v in known], where="post", color=color)
+        axis.set_ylabel(label)
+        axis.axvline(applied, color="black", ls=":", lw=1)
+        axis.grid(visible=True, alpha=0.3)
+        for start, phase in _starts(timeline):
+            axis.axvline(start, color="grey", lw=0.7)
+            axis.annotate(phase, (start, 1.0), xycoords=("data", "axes fraction"), va="top")
+    axes[0].set_yscale("log")
+    axes[1].set_yscale("log")
+    axes[2].set_xlabel("seconds; dotted: the SimWorkload is applied")
+    _bars(axes[3], results)
+    figure.suptitle("One pod, never restarted: throughput, threads and CPU over time")
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+
+
+def _bars(axis: object, results: Sequence[PhaseResult]) -> None:
+    """Rates relative to floor(quota): one group a phase, one bar an arm."""
+    width = 0.27
+    arms = (("guessed", "tab:gray"), ("floor", "tab:orange"), ("operator", "tab:blue"))
+    for offset, (name, color) in enumerate(arms):
+        heights = []
+        for result in results:
+            arm: Arm = getattr(result, name)
+            heights.append(arm.median / result.floor.median if result.floor.median else 0.0)
+        places = [index + (offset - 1) * width for index in range(len(results))]
+        bars = axis.bar(places, heights, width, color=color, label=name)  # type: ignore[attr-defined]
+        axis.bar_label(bars, fmt="%.2f", fontsize=8)  # type: ignore[attr-defined]
+    axis.set_xticks(range(len(results)), [result.phase for result in results])  # type: ignore[attr-defined]
+    axis.set_ylabel("steps a second, floor(quota) = 1")  # type: ignore[attr-defined]
+    axis.set_yscale("log")  # type: ignore[attr-defined]
+    axis.legend()  # type: ignore[attr-defined]
+
+
+def _starts(timeline: Sequence[TimelinePoint]) -> list[tuple[float, str]]:
+    starts: list[tuple[float, str]] = []
+    for point in timeline:
+        if not starts or starts[-1][1] != point.phase:
+            starts.append((point.seconds, point.phase))
+    return starts
+
+
+def _rate(arm: Arm) -> str:
+    if not arm.rates:
+        return "-"
+    spread = (max(arm.rates) - min(arm.rates)) / 2
+    return f"{arm.median:,.0f} +-{spread:,.0f}"

@@ -1,0 +1,61 @@
+"""The demo fails when the story does not hold, and says which part."""
+
+from dataclasses import replace
+
+import pytest
+
+from e2e.demo.verdict import Arm, PhaseResult, failures
+
+GOOD = PhaseResult(
+    phase="blocking",
+    must_be_clearly_better=True,
+    guessed=Arm(16, "2", (100.0, 110.0, 90.0)),
+    floor=Arm(2, "2", (50.0, 55.0, 45.0)),
+    operator=Arm(32, "600m", (200.0, 190.0, 210.0)),
+    seconds_to_follow=25.0,
+    restarts=0,
+)
+
+
+def verdict(*results: PhaseResult) -> str:
+    return "; ".join(failures(results, follow_within_seconds=60))
+
+
+def test_a_story_that_holds_has_no_failures() -> None:
+    assert verdict(GOOD) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"restarts": 1}, "1 restarts"),
+        ({"seconds_to_follow": 61.0}, "61 s"),
+        ({"seconds_to_follow": float("inf")}, "inf"),
+        ({"operator": Arm(2, "2", (51.0, 54.0, 46.0))}, "times floor"),
+        ({"operator": Arm(1, "1", (30.0, 30.0, 30.0))}, "of floor"),
+        ({"guessed": Arm(16, "2", (900.0, 900.0, 900.0))}, "guessed"),
+        ({"operator": Arm(1, "1", (0.0, 0.0, 0.0))}, "floor"),
+        ({"floor": Arm(2, "2", (0.0, 0.0, 0.0))}, "floor"),
+    ],
+)
+def test_each_broken_promise_is_named(change: dict[str, object], word: str) -> None:
+    assert word in verdict(replace(GOOD, **change))  # type: ignore[arg-type]
+
+
+def test_a_compute_phase_may_equal_the_floor_within_noise() -> None:
+    heavy = replace(GOOD, must_be_clearly_better=False, guessed=Arm(16, "2", (48.0, 52.0, 44.0)))
+    assert verdict(replace(heavy, operator=Arm(2, "2", (48.0, 53.0, 43.0)))) == ""
+
+
+def test_nothing_measured_is_a_failure() -> None:
+    assert verdict() == "nothing was measured"
+
+
+def test_rounds_are_compared_pairwise_so_a_slow_round_hits_both_arms() -> None:
+    slow = replace(
+        GOOD,
+        guessed=Arm(16, "2", (100.0, 10.0, 100.0)),
+        floor=Arm(2, "2", (100.0, 10.0, 100.0)),
+        operator=Arm(4, "2", (150.0, 15.0, 150.0)),
+    )
+    assert slow.against_floor == pytest.approx(1.5)
