@@ -44,6 +44,10 @@ class Schedule:
     def period_seconds(self) -> float:
         return sum(seconds for _, seconds in self.entries)
 
+    @property
+    def text(self) -> str:
+        return ",".join(f"{phase}:{seconds:g}" for phase, seconds in self.entries)
+
     def phase_at(self, elapsed_seconds: float) -> Phase:
         """The phase `elapsed_seconds` after the start; before it the first one."""
         left = max(0.0, elapsed_seconds) % self.period_seconds

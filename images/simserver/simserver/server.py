@@ -42,7 +42,7 @@ def run(settings: Settings, *, metrics_port: int) -> int:
         InpodContract(settings.threads, metrics_port=metrics_port, figures=figures) as contract,
     ):
         workload = Workload(settings, contract, figures, engine=engine)
-        log.info("running with %d threads, schedule %s", workload.threads, settings.schedule)
+        log.info("running with %d threads, schedule %s", workload.threads, settings.schedule.text)
         problem, phase = "", None
         try:
             while not stop.is_set():

@@ -80,7 +80,7 @@ def sweep(
     with engine_address(settings) as engine:
         for quota in quotas:
             for phase in PHASES:
-                with cpu_quota(quota), LocalContract(max(threads), cores=quota) as contract:
+                with cpu_quota(quota), LocalContract(max(threads)) as contract:
                     figures = Figures()
                     workload = Workload(settings, contract, figures, engine=engine)
                     for repeat in range(repeats):
