@@ -6,10 +6,11 @@ import logging
 import signal
 import sys
 
+from slimscale.inpod.server import port_from_environment
+
 from .engine import serve
 from .settings import SettingsError, read_settings
 
-METRICS_PORT = 9464
 ENGINE_PORT = 7070
 
 
@@ -17,7 +18,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="simserver", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
     run = verbs.add_parser("run", help="the simulation, set up by SIM_THREADS and SIMSERVER_*")
-    run.add_argument("--metrics-port", type=int, default=METRICS_PORT)
+    run.add_argument("--metrics-port", type=int, default=port_from_environment())
     engine = verbs.add_parser("engine", help="the external engine")
     engine.add_argument("--host", default="127.0.0.1")
     engine.add_argument("--port", type=int, default=ENGINE_PORT, help="0: any free one")

@@ -128,7 +128,7 @@ def tables(measured: Sequence[Measurement], *, settings: Settings, seconds: floa
         " floor(quota) threads, medians; *x 16*: against 16.",
         "",
     ]
-    for phase in PHASES:
+    for phase in (p for p in PHASES if any(m.phase == p for m in measured)):
         head = ["quota", *(str(k) for k in threads), "best", "x floor", "x 16"]
         lines += [f"## {phase}", "", _row(head), _row(["---:"] * len(head))]
         for quota in sorted({m.quota_cores for m in measured}):
