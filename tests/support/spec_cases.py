@@ -96,6 +96,7 @@ CASES: tuple[SpecCase, ...] = (
         "rate-zero", False, _with(objective={"tasksPerSecond": 0}),
         "objective.tasksPerSecond 0 is not above 0; write e.g. 100", _RATE_ABOVE_0,
     ),
+    SpecCase("rate-tiny", True, _with(objective={"tasksPerSecond": "1n"}), rule=_RATE_ABOVE_0),
     SpecCase(
         "age-below-two-samples", False, _with(metrics={"intervalSeconds": 10, "maxAgeSeconds": 19}),
         "metrics.maxAgeSeconds 19 is below twice metrics.intervalSeconds 10; raise it", _AGE,
