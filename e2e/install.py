@@ -1,0 +1,33 @@
+"""Brings the cluster up, puts the images in, installs the operator with its chart."""
+
+from typing import Any
+
+from e2e import images
+from e2e.cluster import kind
+from e2e.helm import Helm
+from e2e.kubectl import Kubectl
+
+RELEASE = "slimscale"
+NAMESPACE = "slimscale"
+
+
+def image_values(reference: str) -> dict[str, Any]:
+    """The chart's values for an image that is loaded, not pulled."""
+    repository, tag = reference.rsplit(":", 1)
+    return {"repository": repository, "tag": tag, "pullPolicy": "IfNotPresent"}
+
+
+def prepare(names: tuple[str, ...] = ()) -> dict[str, str]:
+    """Cluster and images; return name -> image reference in the nodes."""
+    kind.up()
+    built = images.build(names)
+    wanted = {name: built[name] for name in (names or built)}
+    images.load(wanted.values())
+    return wanted
+
+
+def install(operator_image: str, values: dict[str, Any] | None = None) -> Kubectl:
+    """Install or upgrade the operator; wait until it is ready."""
+    settings = {"image": image_values(operator_image), **(values or {})}
+    Helm(NAMESPACE).install(RELEASE, settings)
+    return Kubectl(NAMESPACE)
