@@ -76,9 +76,9 @@ class SimulationPod:
     def restarts(self) -> int:
         """Restarts of its containers; a pod that was replaced counts as one too."""
         pods = self._kubectl.list("pods", self._selector)
-        replaced = sum(pod["metadata"]["uid"] != self.uid for pod in pods)
-        statuses = [s for pod in pods for s in pod["status"].get("containerStatuses", [])]
-        return replaced + sum(int(status["restartCount"]) for status in statuses)
+        replaced = len([pod for pod in pods if pod["metadata"]["uid"] != self.uid])
+        statuses: list[dict[str, Any]] = [s for pod in pods for s in pod["status"].get("containerStatuses", [])]
+        return replaced + sum(int(s["restartCount"]) for s in statuses)
 
     def figures(self) -> Figures:
         """Read /metrics through the API server's proxy."""

@@ -53,6 +53,7 @@ def advise(
     with LocalProgram(command) as program, _progress(console) as progress:
         task = progress.add_task("starting", total=None)
         if program.wait_for_metrics(seconds=START_SECONDS):
+            program.wait_until_busy(seconds=START_SECONDS)
             progress.update(task, description=f"measuring for {seconds:g} s", total=None)
             samples = list(program.samples(seconds=seconds))
             decision = decide_locally(samples, cores=cores, max_threads=max_threads)

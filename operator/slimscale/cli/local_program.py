@@ -22,6 +22,7 @@ from slimscale.observe.exposition import InvalidSamples, NoContract, read_page
 __all__ = ["LocalProgram", "run_to_end"]
 
 _POLL_SECONDS = 0.2
+_WARM_UP_SECONDS = 1.0
 _MAX_PAGE_BYTES = 1 << 20
 PORT_ENV = "SLIMSCALE_METRICS_PORT"
 
@@ -116,6 +117,16 @@ class LocalProgram:
             f"the program served no metrics of the contract within {seconds:g} s on the port in"
             f" {PORT_ENV}; see docs/contract.md, or give a program that ends by itself"
         )
+
+    def wait_until_busy(self, *, seconds: float) -> None:
+        """Until tasks finish: what starts up must not be taken for the load. Gives up quietly."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and self.exit_status is None:
+            found = self.sample()
+            if found is not None and found.tasks_total:
+                time.sleep(_WARM_UP_SECONDS)
+                return
+            time.sleep(_POLL_SECONDS)
 
     def wait_until_applied(self, threads: int, *, seconds: float = 15.0) -> bool:
         """Whether the program acknowledged this count in time."""
