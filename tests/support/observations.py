@@ -22,7 +22,7 @@ from slimscale.domain.observation import (
     ResizeCondition,
     TargetObservation,
 )
-from slimscale.threads.closed_network import NetworkParameters, throughput_curve
+from slimscale.threads.closed_network import NetworkParameters, solve_network, throughput_curve
 
 __all__ = [
     "SyntheticWorkload",
@@ -211,6 +211,15 @@ class SyntheticWorkload:
             rate /= 3
         return rate
 
+    def _dispatcher_seconds(self) -> float:
+        """Time a task spends at the dispatcher, waiting included: outside the task's own time."""
+        if self.serial_seconds:
+            return self.truth.dispatch_seconds  # the queue is at the lock inside the tasks
+        cores = self.cores(self.limit_millicores)
+        network = solve_network(replace(self.truth, cpu_servers=cores), self.threads)
+        at_dispatcher = float(network.mean_at_dispatcher[-1])
+        return at_dispatcher / float(network.throughput_per_second[-1])
+
     def best_rate(self, limit_millicores: int | None, most: int = 128) -> float:
         return max(self.rate(k, limit_millicores) for k in range(1, most + 1))
 
@@ -229,7 +238,7 @@ class SyntheticWorkload:
         busy = 1.0 if self.saturated else rate / max(capacity, 1e-9)
         # Little's law for the time in the thread; what is neither CPU nor outside is queueing.
         cycle = self.threads * busy / max(rate, 1e-9)
-        wall = max(cycle - dispatch, cpu)
+        wall = max(cycle - max(dispatch, busy * self._dispatcher_seconds()), cpu)
         queued = max(0.0, wall - cpu - self.truth.blocking_seconds * slower)
         for_cpu = queued if not self.serial_seconds else 0.0
         throttled = rate * own > 0.95 * cores

@@ -82,6 +82,9 @@ class NetworkParameters:
     """a1: relative growth of the dispatch time with each further thread at the dispatcher."""
     contention_quadratic: float = 0.0
     """b1: growth with each pair of them, as when all caches hold the lock's line."""
+    contention_handover: float = 0.0
+    """h: relative growth as soon as any other thread is there, the same for one and for many: a
+    contended hand-over wakes a sleeping thread. S(q) = S*(1 + h + a1*(q-1) + b1*q*(q-1)), q > 1."""
 
     def __post_init__(self) -> None:
         for name in ("blocking_seconds", "cpu_seconds", "dispatch_seconds"):
@@ -99,7 +102,7 @@ class NetworkParameters:
             _MOST_CPU_SERVERS,
             remedy="give the cores or the CPU quota in cores, at least 0.001",
         )
-        for name in ("contention_linear", "contention_quadratic"):
+        for name in ("contention_linear", "contention_quadratic", "contention_handover"):
             require_in_range(
                 name,
                 getattr(self, name),
@@ -240,6 +243,7 @@ def _log_weights(
         1.0
         + parameters.contention_linear * (here - 1.0)
         + parameters.contention_quadratic * here * (here - 1.0)
+        + parameters.contention_handover * (here > 1.0)
     )
     seconds_each = (
         _log(np.float64(parameters.blocking_seconds) / here),
@@ -259,7 +263,11 @@ def _without_rounding(parameters: NetworkParameters, curve: FloatArray) -> Float
     are added; both are theorems, so nothing but rounding is removed.
     """
     bounded = np.minimum(curve, asymptotic_bound(parameters, len(curve)))
-    if parameters.contention_linear > 0 or parameters.contention_quadratic > 0:
+    if (
+        parameters.contention_linear > 0
+        or parameters.contention_quadratic > 0
+        or parameters.contention_handover > 0
+    ):
         return bounded
     return np.maximum.accumulate(bounded)
 

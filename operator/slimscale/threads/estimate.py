@@ -10,8 +10,6 @@ the figure is corrected for throttling, and it is believed only until more threa
 import math
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from slimscale.domain.decision import Confidence
 from slimscale.threads.closed_network import NetworkParameters, throughput_curve
 from slimscale.threads.memo import LoadPoint, Regime
@@ -21,12 +19,15 @@ __all__ = ["Estimate", "estimate_parameters"]
 
 ASSUMED_DISPATCH_SECONDS = 20e-6
 """Where the program does not serve the histogram: a wake-up through a futex, roughly."""
-CONTENDED_HANDOVER_SECONDS = 40e-6
-"""Prior for what a contended hand-over costs on top: two context switches and cold caches."""
-LEAST_CONTENTION, MOST_CONTENTION = 0.01, 2.0
-CONTENTION_GRID = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 1.4, 2.0)
-CLEARLY_BETTER = 0.05
-"""How much closer, in log throughput, a fitted contention must come than the prior."""
+CONTENDED_HANDOVER_SECONDS = 60e-6
+"""Prior for what a contended hand-over costs on top: two context switches, cold caches, and for an
+interpreter its lock. Measured on light tasks: 16 threads do 1/1.3 of one thread's work."""
+MOST_HANDOVER = 2.0
+HANDOVER_GRID = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 1.4, 2.0)
+QUEUE_SEEN = 2.0
+"""Threads at the dispatcher from which its contended speed can be read off the throughput."""
+CLEARLY_BETTER = 0.03
+"""How much closer, in log throughput, a fitted hand-over must come than the prior."""
 THROTTLED = 0.05
 """Share of throttled periods from which throttling is looked for in the blocked time."""
 LIGHT_RATIO = 2.0
@@ -49,6 +50,8 @@ class Estimate:
     saturated: bool
     serial_seconds: float | None
     serial_threads: int | None
+    crowd_seen: bool
+    """The contention was read off this window: it holds for the load from now on."""
     uncertainty: float
     """Relative, of the means."""
     confidence: Confidence
@@ -108,9 +111,10 @@ def estimate_parameters(
         cpu_seconds=min(max(cpu, 1e-9), 1e6),
         dispatch_seconds=min(dispatch, 1e3),
         cpu_servers=min(max(cores, 0.001), 4096.0),
-        contention_linear=_prior_contention(dispatch),
+        contention_handover=min(MOST_HANDOVER, CONTENDED_HANDOVER_SECONDS / dispatch),
     )
-    parameters = _fit_contention(parameters, regime.points, notes)
+    if regime.serial_seconds is None:
+        parameters = _with_contention(parameters, window, regime, notes)
     uncertainty, confidence = _trust(
         window, min_tasks=min_tasks, complete=dispatch_known and window.task_cpu_seconds is not None
     )
@@ -122,6 +126,7 @@ def estimate_parameters(
         saturated=window.saturated,
         serial_seconds=regime.serial_seconds,
         serial_threads=regime.serial_threads,
+        crowd_seen=regime.serial_seconds is None and _crowd(window) is not None,
         uncertainty=uncertainty,
         confidence=confidence,
         notes=tuple(notes),
@@ -217,47 +222,71 @@ def _held_up_by_handover(
     return whole * window.tasks_per_second >= BUSY_SHARE * min(1.0, cores)
 
 
-def _prior_contention(dispatch: float) -> float:
-    return min(MOST_CONTENTION, max(LEAST_CONTENTION, CONTENDED_HANDOVER_SECONDS / dispatch))
-
-
-def _fit_contention(
-    parameters: NetworkParameters, points: tuple[LoadPoint, ...], notes: list[str]
+def _with_contention(
+    parameters: NetworkParameters,
+    window: WorkloadWindow,
+    regime: Regime,
+    notes: list[str],
 ) -> NetworkParameters:
-    """Refine a1 from two thread counts on the rising side, seen under one CPU and one load.
+    """Replace the prior by what the window shows, then by what two thread counts show.
 
-    On the falling side the model's linear growth is too steep to be fitted, and the regime's
-    bounds say all that is needed there.
+    k - T*wall threads are at the dispatcher (Little). When those are a few or more, it hardly
+    rests (busy for Q/(1+Q) of the time, as an M/M/1 queue): that over T is its holding time. The part above the prior's hand-over is taken to
+    grow with the crowd. A throughput above the model's says that the prior was too dear.
     """
-    ordered = sorted(points, key=lambda p: p.threads)
-    pair = next(
-        (
-            (few, many)
-            for many in reversed(ordered)
-            for few in ordered
-            if many.threads >= 1.2 * few.threads
-            and math.isclose(many.cpu_cores, few.cpu_cores, rel_tol=0.05)
-            and many.tasks_per_second > few.tasks_per_second
-        ),
-        None,
+    if regime.contention_linear is not None:
+        parameters = replace(parameters, contention_linear=max(0.0, regime.contention_linear))
+    if not window.saturated or window.threads < 2:
+        return parameters
+    dispatch = parameters.dispatch_seconds / min(1.0, parameters.cpu_servers)
+    crowd = _crowd(window)
+    if crowd is not None:
+        busy = crowd / (1.0 + crowd)
+        growth = max(0.0, busy / (window.tasks_per_second * dispatch) - 1.0)
+        handover = min(growth, parameters.contention_handover)
+        linear = min(1e3, (growth - handover) / (crowd - 1.0))
+        notes.append(f"{crowd:.3g} threads at the dispatcher slow it {1 + growth:.3g} times")
+        return replace(parameters, contention_handover=handover, contention_linear=linear)
+    measured = [LoadPoint(window.threads, parameters.cpu_servers, window.tasks_per_second)]
+    fitted = _fit_handover(
+        parameters, [*measured, *_same_cpu(regime.points, parameters.cpu_servers)]
     )
-    if pair is None:
-        return parameters
-    few, many = pair
-    measured = math.log(many.tasks_per_second / few.tasks_per_second)
+    if fitted != parameters:
+        notes.append(f"contended hand-overs cost {fitted.contention_handover:.2g} dispatches more")
+    return fitted
 
-    def miss(contention: float) -> float:
-        candidate = replace(
-            parameters, contention_linear=contention, cpu_servers=max(many.cpu_cores, 0.001)
-        )
-        curve = np.log(throughput_curve(candidate, many.threads))
-        return abs(float(curve[many.threads - 1] - curve[few.threads - 1]) - measured)
 
-    best = min(CONTENTION_GRID, key=miss)
-    if miss(best) > miss(parameters.contention_linear) - CLEARLY_BETTER:
+def _crowd(window: WorkloadWindow) -> float | None:
+    """Threads at the dispatcher, when they are enough to keep it busy all the time."""
+    crowd = window.threads - window.tasks_per_second * window.task_seconds
+    enough = window.saturated and crowd >= max(QUEUE_SEEN, 0.2 * window.threads)
+    return crowd if enough else None
+
+
+def _same_cpu(points: tuple[LoadPoint, ...], cores: float) -> list[LoadPoint]:
+    return [p for p in points if p.threads >= 2 and math.isclose(p.cpu_cores, cores, rel_tol=0.05)]
+
+
+def _fit_handover(parameters: NetworkParameters, points: list[LoadPoint]) -> NetworkParameters:
+    """The hand-over that explains the best point seen; only ever cheaper than the prior.
+
+    Points below the model are no proof of contention: anything may have been slow.
+    """
+    best = max(points, key=lambda p: p.tasks_per_second)
+
+    def miss(handover: float) -> float:
+        candidate = replace(parameters, contention_handover=handover)
+        predicted = float(throughput_curve(candidate, best.threads)[-1])
+        return abs(math.log(predicted / best.tasks_per_second))
+
+    prior = parameters.contention_handover
+    cheaper = [h for h in HANDOVER_GRID if h < prior]
+    if not cheaper:
         return parameters
-    notes.append(f"contention {best:g} fitted to {few.threads} and {many.threads} threads")
-    return replace(parameters, contention_linear=best)
+    fitted = min(cheaper, key=miss)
+    if miss(fitted) > miss(prior) - CLEARLY_BETTER:
+        return parameters
+    return replace(parameters, contention_handover=fitted)
 
 
 def _cpu_a_task(window: WorkloadWindow, *, own: float, cores: float) -> float:

@@ -36,6 +36,8 @@ class Regime:
     """A bottleneck that only showed when more threads brought nothing: seconds a task."""
     serial_threads: int | None = None
     """Fewest threads that are known to reach that bottleneck's rate."""
+    contention_linear: float | None = None
+    """Growth of the dispatch time with the crowd, from the last window that had a crowd."""
     floor_threads: int | None = None
     """Fewer threads cost throughput when they were tried."""
     ceiling_threads: int | None = None
@@ -134,6 +136,7 @@ def _memo(document: Mapping[str, object]) -> Memo:
             started_at_seconds=_number(regime.get("started_at_seconds")) or 0.0,
             serial_seconds=_positive(regime.get("serial_seconds")),
             serial_threads=_whole(regime.get("serial_threads")),
+            contention_linear=_number(regime.get("contention_linear")),
             floor_threads=_whole(regime.get("floor_threads")),
             ceiling_threads=_whole(regime.get("ceiling_threads")),
             floor_cpu_millicores=_whole(regime.get("floor_cpu_millicores")),

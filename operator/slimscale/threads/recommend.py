@@ -98,6 +98,9 @@ def recommend(
     if estimate is None:
         return _held(memo, window, "the pods serve no CPU time of tasks: computing and waiting"
                      " cannot be told apart")  # fmt: skip
+    if estimate.crowd_seen:
+        contention = estimate.parameters.contention_linear
+        memo = replace(memo, regime=replace(memo.regime, contention_linear=contention))
     steps = [_estimate_step(estimate, window)]
     bounds = _floored(bounds, memo)
     case = _Case(window, spec, standing, bounds, now_seconds, writes)
@@ -431,7 +434,7 @@ def _view(
         task_cpu_seconds=window.task_cpu_seconds,
         task_blocked_seconds=p.blocking_seconds,
         dispatch_seconds=p.dispatch_seconds,
-        contention=p.contention_linear,
+        contention=p.contention_handover + p.contention_linear,
         cpu_limit_cores=cores,
         throttled_ratio=window.throttled_ratio,
         ratio=prediction.estimate.ratio,
