@@ -109,6 +109,11 @@ class WorkQueue:
         state = self._states.get(key)
         return state.attempts if state is not None else 0
 
+    @property
+    def depth(self) -> int:
+        """Keys that wait for a worker."""
+        return self._ready.qsize()
+
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as group:

@@ -17,9 +17,10 @@ from slimscale.exceptions import SlimError
 from slimscale.kubeapi.paths import collection
 from slimscale.kubeapi.ports import Json, KubeClient
 
-__all__ = ["Resync", "WatchAudit", "key_of"]
+__all__ = ["WATCH_NAME", "Resync", "WatchAudit", "key_of"]
 
-WATCH_NAME = "simworkloads"
+WATCH_NAME = SIMWORKLOAD_PLURAL
+"""Of kopf's watch, in the heartbeat."""
 _log = logging.getLogger(__name__)
 _BACKOFF = Backoff(first_seconds=1.0, cap_seconds=30.0)
 

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
@@ -16,6 +16,7 @@ from slimscale.controllers.pod_watch import PodWatches
 from slimscale.controllers.stages import (
     Applies,
     Decides,
+    Folds,
     Key,
     MemoKeeper,
     Observes,
@@ -26,7 +27,7 @@ from slimscale.controllers.stages import (
 from slimscale.domain.clock import Clock
 from slimscale.domain.decision import Decision
 from slimscale.domain.observation import Observation
-from slimscale.domain.plan import ApplyResult, Plan
+from slimscale.domain.plan import ApplyResult, Plan, ResizePod
 from slimscale.kubeapi.paths import item
 from slimscale.kubeapi.ports import Json, KubeClient
 
@@ -43,6 +44,7 @@ class Stages:
     decide: Decides
     plan: Plans
     applier: Applies
+    fold: Folds
     memo: MemoKeeper
     status: StatusKeeper
     reporter: Reporter
@@ -59,6 +61,7 @@ class SimWorkloadController:
         catalog: InjectionCatalog,
         lease_held: Callable[[], bool],
         resync_seconds: float,
+        forget_key: Callable[[Key], None] = lambda _key: None,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -67,6 +70,7 @@ class SimWorkloadController:
         self._catalog = catalog
         self._lease_held = lease_held
         self._resync_seconds = resync_seconds
+        self._forget_key = forget_key
 
     async def reconcile(self, key: Key) -> float | None:
         """Return seconds until the next look; None when the object is gone.
@@ -92,6 +96,7 @@ class SimWorkloadController:
     async def forget(self, key: Key) -> None:
         """The object is gone. Its pods keep what they have."""
         await self._release(key)
+        self._forget_key(key)
         self._stages.memo.forget(key)
         self._stages.status.forget(key)
         self._stages.reporter.forget(key)
@@ -119,8 +124,7 @@ class SimWorkloadController:
         if not self._lease_held():
             return _AFTER_FAILED_WRITE_SECONDS
         with self._timed("act"):
-            result = await self._act(key, plan, decision)
-            await stages.memo.save(raw, decided=decision.memo, planned=plan.memo)
+            plan, result = await self._act(raw, plan, decision)
         with self._timed("status"):
             status = await stages.status.update(
                 raw,
@@ -142,10 +146,26 @@ class SimWorkloadController:
             )
         return next_look_seconds(observation=observation, plan=plan, result=result, spec=spec)
 
-    async def _act(self, key: Key, plan: Plan, decision: Decision) -> ApplyResult:
-        if not decision.may_write or not plan.operations:
-            return ApplyResult()
-        return await self._stages.applier.apply(plan, namespace=key[0], lease_held=self._lease_held)
+    async def _act(self, raw: Json, plan: Plan, decision: Decision) -> tuple[Plan, ApplyResult]:
+        """Remember what will be asked for, ask, remember what was refused: safe at any crash."""
+        memo, namespace = self._stages.memo, str(raw["metadata"]["namespace"])
+        allowed = tuple(
+            operation
+            for operation in plan.operations
+            # A hold still takes back what it asked for itself; nothing else.
+            if decision.may_write or (isinstance(operation, ResizePod) and operation.reverts)
+        )
+        plan = replace(plan, operations=allowed)
+        await memo.save(raw, decided=decision.memo, planned=plan.memo)
+        if not allowed:
+            return plan, ApplyResult()
+        result = await self._stages.applier.apply(
+            plan, namespace=namespace, lease_held=self._lease_held
+        )
+        folded = self._stages.fold(plan, result, now_seconds=self._clock.now_seconds())
+        if folded.memo != plan.memo:
+            await memo.save(raw, decided=decision.memo, planned=folded.memo)
+        return folded, result
 
     def _follow(
         self, key: Key, spec: SimWorkloadSpec, observation: Observation, decision: Decision

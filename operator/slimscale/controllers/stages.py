@@ -9,7 +9,16 @@ from slimscale.domain.observation import Observation
 from slimscale.domain.plan import ApplyResult, Plan
 from slimscale.kubeapi.ports import Json
 
-__all__ = ["Applies", "Decides", "MemoKeeper", "Observes", "Plans", "Reporter", "StatusKeeper"]
+__all__ = [
+    "Applies",
+    "Decides",
+    "Folds",
+    "MemoKeeper",
+    "Observes",
+    "Plans",
+    "Reporter",
+    "StatusKeeper",
+]
 
 Key = tuple[str, str]
 
@@ -48,6 +57,10 @@ class Applies(Protocol):
     ) -> ApplyResult: ...
 
 
+class Folds(Protocol):
+    def __call__(self, plan: Plan, result: ApplyResult, *, now_seconds: float) -> Plan: ...
+
+
 class MemoKeeper(Protocol):
     """The learned state between two reconciles and between two processes."""
 
@@ -57,6 +70,10 @@ class MemoKeeper(Protocol):
 
     async def save(self, simworkload: Json, *, decided: Json, planned: Json | None) -> None:
         """planned None: unchanged. Writes only what differs."""
+        ...
+
+    async def flush(self) -> None:
+        """Before an orderly end."""
         ...
 
     def forget(self, key: Key) -> None: ...

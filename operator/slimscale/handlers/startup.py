@@ -22,6 +22,8 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.watching.connect_timeout = 10
     settings.watching.inactivity_timeout = 70
     settings.watching.reconnect_backoff = 1.0
+    settings.queueing.idle_timeout = 0.5  # workers hold nothing of ours: no need to linger
+    settings.queueing.exit_timeout = 0.5
     settings.networking.request_timeout = 30
     settings.networking.connect_timeout = 10
     settings.networking.trust_env = False

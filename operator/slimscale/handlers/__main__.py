@@ -1,0 +1,3 @@
+from slimscale.handlers.main import run
+
+run()

@@ -1,0 +1,56 @@
+"""The admission server as one of the operator's tasks, its certificate kept fresh."""
+
+import asyncio
+import logging
+
+from slimscale.controllers.certificates import CertificateKeeper, WebhookIdentity
+from slimscale.controllers.context import AppContext
+from slimscale.exceptions import SlimError
+from slimscale.handlers.admission import AdmissionServer, serving_context
+
+__all__ = ["serve_admission"]
+
+_log = logging.getLogger(__name__)
+_REFRESH_SECONDS = 60.0
+_RETRY_SECONDS = 5.0
+_SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
+
+
+async def serve_admission(context: AppContext) -> None:
+    """Serve as soon as there is a certificate; look after it until cancelled."""
+    settings = context.settings
+    tls = serving_context()
+    keeper = CertificateKeeper(
+        client=context.client,
+        identity=WebhookIdentity(
+            namespace=settings.own_namespace,
+            service=settings.webhook_service,
+            secret=settings.webhook_secret,
+            mutating_configuration=settings.webhook_mutating_configuration,
+            validating_configuration=settings.webhook_validating_configuration,
+        ),
+        context=tls,
+        clock=context.clock,
+        on_expiry=context.metrics.certificate_expiry.set,
+    )
+    server = AdmissionServer(
+        catalog=context.catalog,
+        never_namespaces=(*_SYSTEM_NAMESPACES, settings.own_namespace),
+    )
+    listening = False
+    try:
+        while True:
+            pause = _REFRESH_SECONDS
+            try:
+                await keeper.refresh()
+                if not listening:
+                    await server.start(
+                        host=settings.bind_address, port=settings.webhook_port, context=tls
+                    )
+                    listening = True
+            except SlimError as error:
+                _log.warning("webhook certificate not refreshed", extra={"error": str(error)})
+                pause = _RETRY_SECONDS
+            await asyncio.sleep(pause)
+    finally:
+        await server.stop()
