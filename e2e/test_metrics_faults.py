@@ -1,0 +1,81 @@
+"""Metrics that fail in every way that metrics fail: the last target is held, and it is said."""
+
+import pytest
+
+from e2e.conftest import Cluster
+from e2e.eventually import consistently, eventually
+from e2e.kubectl import Kubectl
+from e2e.simworkloads import only_pod, start, steer, wait_settled, workload
+from e2e.workloads import contract_server, simworkload
+
+#: What the condition MetricsAvailable may say while the fault lasts.
+SAID = {
+    "nan": {"False/MetricsInvalid"},
+    "garbage": {"False/MetricsInvalid"},
+    "silent": {"False/MetricsStale", "False/MetricsMissing"},
+}
+HELD_SECONDS = 25
+
+
+@pytest.mark.parametrize("fault", sorted(SAID))
+def test_bad_or_missing_metrics_hold_the_last_target(
+    cluster: Cluster, kubectl: Kubectl, fault: str
+) -> None:
+    image = cluster.images["simserver"]
+    pod = start(kubectl, "sim", *contract_server("sim", image, load="blocking"))
+    kubectl.apply(simworkload("sim", "sim"))
+    held, [settled_pod] = wait_settled(kubectl, "sim", "sim", unlike=16)
+    # The load falls too, so that an operator that took a fault for idleness would cut.
+    steer(kubectl, pod, fault=fault, load="light")
+
+    def said() -> None:
+        assert workload(kubectl, "sim").reason("MetricsAvailable") in SAID[fault]
+
+    eventually(lambda: said() is None, 60, what=f"MetricsAvailable says {SAID[fault]}")
+
+    def unchanged() -> bool:
+        now, running = workload(kubectl, "sim"), only_pod(kubectl, "sim")
+        return (
+            now.target_threads == held.target_threads
+            and now.target_cpu == held.target_cpu
+            and running.asked_threads == settled_pod.asked_threads
+            and running.cpu_limit == settled_pod.cpu_limit
+            and running.restarts == 0
+        )
+
+    consistently(unchanged, HELD_SECONDS, what=f"held while metrics are {fault}")
+    steer(kubectl, pod, fault="ok")
+    seen, _ = wait_settled(kubectl, "sim", "sim", 120, unlike=held.target_threads or 0)
+    assert seen.reason("MetricsAvailable").startswith("True/")
+
+
+def test_counters_that_stand_still_change_nothing(cluster: Cluster, kubectl: Kubectl) -> None:
+    pod = start(kubectl, "sim", *contract_server("sim", cluster.images["simserver"]))
+    kubectl.apply(simworkload("sim", "sim"))
+    held, [before] = wait_settled(kubectl, "sim", "sim", unlike=16)
+    steer(kubectl, pod, fault="frozen", load="blocking")
+
+    def unchanged() -> bool:
+        running = only_pod(kubectl, "sim")
+        assert workload(kubectl, "sim").target_threads == held.target_threads
+        return running.cpu_limit == before.cpu_limit and running.restarts == 0
+
+    consistently(unchanged, HELD_SECONDS, what="held while the page is frozen")
+
+
+def test_a_pod_that_never_acknowledges_is_named(cluster: Cluster, kubectl: Kubectl) -> None:
+    pod = start(kubectl, "sim", *contract_server("sim", cluster.images["simserver"]))
+    steer(kubectl, pod, fault="deaf")
+    policy = {"mode": "InPlace", "acknowledgeDeadlineSeconds": 10}
+    kubectl.apply(simworkload("sim", "sim", updatePolicy=policy))
+
+    def said() -> None:
+        seen = workload(kubectl, "sim")
+        assert seen.reason("Applied") == "False/NotAcknowledged"
+        assert seen.acknowledged() == {pod.name: 16}
+
+    eventually(lambda: said() is None, 120)
+    running = only_pod(kubectl, "sim")
+    assert running.cpu_limit == 1000, "the CPU that the old threads use stays until they shrink"
+    steer(kubectl, pod, fault="ok")
+    wait_settled(kubectl, "sim", "sim", 120, unlike=16)

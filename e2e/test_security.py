@@ -1,0 +1,111 @@
+"""What the operator may do to other people's objects, tried with its own service account."""
+
+import json
+from typing import Any
+
+import pytest
+
+from e2e import install
+from e2e.conftest import Cluster
+from e2e.eventually import eventually
+from e2e.helm import Helm
+from e2e.kubectl import Kubectl, KubectlFailed
+from e2e.simworkloads import only_pod, operator_pod, start, wait_settled
+from e2e.workloads import CONTAINER, contract_server, plain_pod, simworkload
+
+ACCOUNT = f"system:serviceaccount:{install.NAMESPACE}:slimscale-operator"
+AS_OPERATOR = (f"--as={ACCOUNT}",)
+RESIZE = ("--subresource=resize",)
+
+
+def _container(**fields: Any) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": CONTAINER, **fields}]}}
+
+
+REFUSED: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "label": ({"metadata": {"labels": {"app": "stolen"}}}, ()),
+    "finalizer": ({"metadata": {"finalizers": ["slimscale.dev/stuck"]}}, ()),
+    "foreign-annotation": ({"metadata": {"annotations": {"example.com/a": "b"}}}, ()),
+    "image": (_container(image="localhost/other:1"), ()),
+    "memory": (_container(resources={"limits": {"memory": "128Mi"}}), RESIZE),
+}
+ALLOWED: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "threads": ({"metadata": {"annotations": {"slimscale.dev/threads": "3"}}}, ()),
+    "cpu": (_container(resources={"limits": {"cpu": "150m"}}), RESIZE),
+}
+
+
+@pytest.mark.smoke
+def test_the_admission_policy_lets_threads_and_cpu_through_and_nothing_else(
+    cluster: Cluster, kubectl: Kubectl
+) -> None:
+    kubectl.apply(plain_pod("victim", cluster.images["simserver"]))
+    kubectl.wait("pod/victim", "condition=Ready", 60)
+
+    def patch(case: tuple[dict[str, Any], tuple[str, ...]]) -> None:
+        document, flags = case
+        words = ("--type=strategic", "-p", json.dumps(document))
+        kubectl.run("patch", "pod", "victim", *flags, *words, *AS_OPERATOR)
+
+    for case in ALLOWED.values():
+        patch(case)
+    for name, refused in REFUSED.items():
+        try:
+            patch(refused)
+        except KubectlFailed as error:
+            assert "slimscale may" in str(error), f"{name} was refused, but not by the policy"
+        else:
+            pytest.fail(f"{name} went through")
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "delete pods",
+        "create pods",
+        "get secrets",
+        "patch nodes",
+        "update deployments",
+        "impersonate users",
+    ],
+)
+def test_the_operator_lacks_every_other_right(
+    cluster: Cluster, kubectl: Kubectl, question: str
+) -> None:
+    with pytest.raises(KubectlFailed):
+        kubectl.run("auth", "can-i", *question.split(), *AS_OPERATOR)
+
+
+def test_installed_for_one_namespace_it_works_without_cluster_rights(
+    cluster: Cluster, kubectl: Kubectl
+) -> None:
+    """Beside the other tests' operator, which rests meanwhile."""
+    own = f"{kubectl.namespace}-op"
+    second = Helm(own)
+    cluster.operator.run("scale", "deployment/slimscale-operator", "--replicas=0")
+    try:
+        second.install(
+            "slimscale-narrow",
+            {
+                "image": install.image_values(cluster.images["operator"]),
+                "crds": {"enabled": False},
+                "watchNamespaces": [kubectl.namespace],
+            },
+        )
+        bindings = Kubectl().list("clusterrolebindings")
+        accounts = [s.get("namespace") for b in bindings for s in b.get("subjects") or []]
+        assert own not in accounts
+        pod = start(kubectl, "sim", *contract_server("sim", cluster.images["simserver"]))
+        kubectl.apply(simworkload("sim", "sim"))
+        _, [running] = wait_settled(kubectl, "sim", "sim", unlike=16)
+        assert (running.uid, running.restarts) == (pod.uid, 0)
+        log = Kubectl(own).logs("deployment/slimscale-narrow-operator")
+        assert "cluster scope" not in log
+        kubectl.delete("pod", pod.name)
+        fresh = eventually(lambda: only_pod(kubectl, "sim"), 60)
+        assert "OMP_NUM_THREADS" in fresh.env(), "the webhook serves with a CA made by the chart"
+    finally:
+        second.uninstall("slimscale-narrow")
+        Kubectl().delete("namespace", own, "--wait=false")
+        cluster.operator.run("scale", "deployment/slimscale-operator", "--replicas=1")
+        eventually(lambda: operator_pod(cluster.operator), 120)
