@@ -128,7 +128,8 @@ class FollowedPod:
                 )
                 self.pod = replace(self.pod, spec_resources=asked)
                 return OperationResult(operation, ok=True, changed=True)
-        raise AssertionError(f"{operation} is not for a pod")
+            case _:
+                raise AssertionError(f"{operation} is not for a pod")
 
     def _follow(self) -> None:
         if self.program and self.pod.desired_threads is not None:

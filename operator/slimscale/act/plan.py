@@ -125,16 +125,25 @@ def _roll(draft: _Draft, observation: Observation, target: PodTarget, context: S
         if draft.memo.foreign_changes >= MAX_FOREIGN_CHANGES:
             draft.reason = Reason.OTHER_MANAGER.value
             return
+    if step.operation is not None or step.reason == Reason.ROLLING_OUT:
+        _leave_pods(draft)
     if step.operation is not None:
-        # The pods are going to be replaced: only what frees room is still worth a write.
-        kept = [op for op in draft.operations if isinstance(op, ResizePod) and op.reverts]
-        dropped = {op.uid for op in draft.operations} - {op.uid for op in kept}
-        pods = {
-            uid: replace(entry, cpu_asked=None, threads_asked=None) if uid in dropped else entry
+        draft.operations.append(step.operation)
+
+
+def _leave_pods(draft: _Draft) -> None:
+    """The pods are going to be replaced: only what frees room is still worth a write."""
+    kept = [op for op in draft.operations if isinstance(op, ResizePod) and op.reverts]
+    left = {op.uid for op in draft.operations} - {op.uid for op in kept}
+    draft.memo = replace(
+        draft.memo,
+        pods={
+            uid: replace(entry, cpu_asked=None, threads_asked=None) if uid in left else entry
             for uid, entry in draft.memo.pods.items()
-        }
-        draft.memo = replace(draft.memo, pods=pods)
-        draft.operations = [*kept, step.operation]
+        },
+    )
+    draft.steps = [step for step in draft.steps if step.progress.uid not in left]
+    draft.operations = [*kept]
 
 
 def _hold(

@@ -30,7 +30,7 @@ class RolloutStep:
     reason: str = ""
     message: str = ""
     foreign_change: bool = False
-    """The template showed our target once and does not any more."""
+    """The template showed our target once, and is now given it again."""
 
 
 def step_rollout(
@@ -62,7 +62,7 @@ def step_rollout(
         return RolloutStep(entry)
     if same and not again:
         words = "the template was changed back by someone else; a target is rolled out once"
-        return RolloutStep(entry, reason=Reason.NOT_APPLIED, message=words, foreign_change=True)
+        return RolloutStep(entry, reason=Reason.NOT_APPLIED, message=words)
     fresh = RolloutEntry(
         threads=target.threads,
         cpu=cpu,

@@ -1,6 +1,7 @@
 """The order of a pod's writes, and the answer to each way in which a resize can hang."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -163,7 +164,7 @@ def test_an_error_of_the_kubelet_is_tried_again_after_growing_pauses() -> None:
         at = pod.now_seconds
         pod.step(LARGER)
         asks += [at for w in pod.writes[before:] if isinstance(w, ResizePod) and not w.reverts]
-    gaps = [b - a for a, b in zip(asks, asks[1:], strict=False)]
+    gaps = [b - a for a, b in pairwise(asks)]
     assert len(asks) >= 3
     assert gaps == sorted(gaps)
     assert gaps[-1] > 1.5 * gaps[0]
