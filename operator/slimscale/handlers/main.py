@@ -5,17 +5,21 @@ import importlib
 import logging
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from random import Random
+from signal import SIGINT, SIGTERM
 
 import kopf
 
 from slimscale.controllers.context import AppContext, build_context
 from slimscale.controllers.json_log import set_up_logging
+from slimscale.controllers.resync import WATCH_NAME, key_of
 from slimscale.controllers.wiring import make_stages
 from slimscale.exceptions import SlimError
 from slimscale.handlers import simworkload, startup
 from slimscale.handlers.admission_task import serve_admission
+from slimscale.handlers.kopf_thread import run_kopf
 from slimscale.handlers.probes import ProbeServer
+from slimscale.kubeapi.ports import Json
 from slimscale.settings import OperatorSettings
 
 __all__ = ["run", "run_operator", "serve"]
@@ -36,19 +40,20 @@ def run() -> None:
 
 
 async def run_operator(settings: OperatorSettings) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signal in (SIGTERM, SIGINT):
+        loop.add_signal_handler(signal, stop.set)
     context = await build_context(settings, make_stages=make_stages)
     try:
-        await serve(context)
+        await serve(context, stop)
     finally:
         await context.close()
 
 
-async def serve(context: AppContext, stop: asyncio.Event | None = None) -> None:
-    """Everything that listens or loops; ends when kopf ends (SIGTERM, stop) or any part fails."""
+async def serve(context: AppContext, stop: asyncio.Event) -> None:
+    """Everything that listens or loops, until stop is set; the failure of a part ends all."""
     settings = context.settings
-    registry = kopf.OperatorRegistry()
-    startup.register(registry, context.configuration)
-    simworkload.register(registry, wake=context.queue.wake, audit=context.audit)
     probes = ProbeServer(health=context.heartbeat.health, metrics=context.registry)
     await probes.start(
         host=settings.bind_address,
@@ -56,8 +61,9 @@ async def serve(context: AppContext, stop: asyncio.Event | None = None) -> None:
         metrics_port=settings.metrics_port,
     )
     tasks = [
+        asyncio.create_task(stop.wait(), name="stop"),
         asyncio.create_task(context.run(), name="context"),
-        asyncio.create_task(_watch(context, registry, stop), name="kopf"),
+        asyncio.create_task(_watch(context), name="kopf"),
     ]
     if settings.webhook_enabled:
         tasks.append(asyncio.create_task(serve_admission(context), name="admission"))
@@ -66,24 +72,32 @@ async def serve(context: AppContext, stop: asyncio.Event | None = None) -> None:
     finally:
         for task in tasks:
             task.cancel()
-        with suppress(asyncio.CancelledError):
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await probes.stop()
     for task in done:
         task.result()
 
 
-async def _watch(
-    context: AppContext, registry: kopf.OperatorRegistry, stop: asyncio.Event | None
-) -> None:
+async def _watch(context: AppContext) -> None:
     await context.wait_for_api()
-    await kopf.operator(
-        registry=registry,
-        settings=startup.kopf_settings(),
-        standalone=True,
-        clusterwide=not context.settings.namespaces,
+    loop = asyncio.get_running_loop()
+
+    def heard(thing: Json, deleted: bool, matters: bool) -> None:
+        context.audit.heard(thing, deleted=deleted)
+        if matters:
+            context.queue.wake(key_of(thing))
+
+    def make_registry() -> kopf.OperatorRegistry:
+        registry = kopf.OperatorRegistry()
+        startup.register(registry, context.configuration)
+        simworkload.register(registry, lambda *event: loop.call_soon_threadsafe(heard, *event))
+        return registry
+
+    await run_kopf(
+        make_registry,
         namespaces=context.settings.namespaces,
-        stop_flag=stop,
+        rng=Random(),  # noqa: S311 - jitter
+        on_failure=lambda: context.heartbeat.outage(WATCH_NAME),
     )
 
 

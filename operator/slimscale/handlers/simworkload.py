@@ -11,7 +11,7 @@ import kopf
 
 from slimscale.api.names import GROUP, SIMWORKLOAD_PLURAL, VERSION
 from slimscale.controllers.queue import Key
-from slimscale.controllers.resync import WatchAudit, key_of
+from slimscale.controllers.resync import key_of
 
 __all__ = ["WakeFilter", "register"]
 
@@ -40,15 +40,13 @@ class WakeFilter:
 
 
 def register(
-    registry: kopf.OperatorRegistry, *, wake: Callable[[Key], None], audit: WatchAudit
+    registry: kopf.OperatorRegistry, heard: Callable[[dict[str, Any], bool, bool], object]
 ) -> None:
-    """Register the one event handler."""
+    """Register the one event handler. heard gets the object, whether it is gone, whether to wake."""
     wakes = WakeFilter()
 
     @kopf.on.event(GROUP, VERSION, SIMWORKLOAD_PLURAL, registry=registry)
     async def on_event(event: Any, **_: Any) -> None:
         thing = dict(event["object"])
         deleted = event.get("type") == "DELETED"
-        audit.heard(thing, deleted=deleted)
-        if wakes.matters(thing, deleted=deleted):
-            wake(key_of(thing))
+        heard(thing, deleted, wakes.matters(thing, deleted=deleted))
