@@ -78,7 +78,7 @@ def decide_locally(
     limits = ContainerResources(cpu_limit_millicores=round(cores * 1000))
     pod = PodObservation(
         name="local",
-        uid="local",
+        uid=samples[0].pod_uid,
         node="",
         phase="Running",
         ready=True,

@@ -208,7 +208,7 @@ def _context_namespace(context: str) -> str:
     from kubernetes.config import ConfigException, list_kube_config_contexts
 
     try:
-        contexts, active = list_kube_config_contexts()
+        contexts, active = list_kube_config_contexts()  # type: ignore[no-untyped-call]
     except ConfigException:
         return "default"
     chosen = next((entry for entry in contexts if entry["name"] == context), active)

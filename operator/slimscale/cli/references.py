@@ -7,6 +7,10 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics import MetricWrapperBase
+
+from slimscale.act.metrics import OperatorMetrics
 from slimscale.act.permissions import PERMISSIONS, Permission, Scope
 from slimscale.domain.contract import MetricName
 
@@ -129,14 +133,40 @@ def _rule_lines(rule: Permission) -> list[str]:
 
 
 def metrics_reference() -> str:
-    """The contract's metrics, which pods serve, with the words that stand in the code."""
-    rows = ["| metric | what it is |", "|---|---|"]
-    rows += [f"| `slimscale_{name}` | {_cell(words)} |" for name, words in _contract_metrics()]
-    return (
-        f"# Metrics\n\n{_NOTICE}\n\n## Served by the pods of a simulation\n\n"
-        + "\n".join(rows)
-        + "\n"
-    )
+    """What the operator serves, and what the contract asks of pods, in the words of the code."""
+    own = ["| metric | type | labels | what it is |", "|---|---|---|---|"]
+    own += [
+        f"| `{name}` | {kind} | {labels} | {_cell(words)} |"
+        for name, kind, labels, words in _operator_metrics()
+    ]
+    pods = ["| metric | what it is |", "|---|---|"]
+    pods += [f"| `slimscale_{name}` | {_cell(words)} |" for name, words in _contract_metrics()]
+    parts = [
+        "# Metrics",
+        _NOTICE,
+        "## Served by the operator",
+        "Where a value is unknown there is no series; it is never 0 instead.",
+        "\n".join(own),
+        "## Served by the pods of a simulation",
+        "`slimscale` is the prefix unless `spec.metrics.prometheus.metricPrefix` says otherwise.",
+        "\n".join(pods),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _operator_metrics() -> Iterable[tuple[str, str, str, str]]:
+    """Name as it is served, type, labels, words."""
+    registry = CollectorRegistry()
+    kept = OperatorMetrics(registry)
+    labels = {
+        metric._name: metric._labelnames
+        for metric in vars(kept).values()
+        if isinstance(metric, MetricWrapperBase)
+    }
+    for family in sorted(registry.collect(), key=lambda family: family.name):
+        suffix = "_total" if family.type == "counter" else ""
+        words = ", ".join(f"`{label}`" for label in labels[family.name])
+        yield family.name + suffix, family.type, words, family.documentation
 
 
 def _contract_metrics() -> Iterable[tuple[str, str]]:

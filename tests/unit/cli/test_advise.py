@@ -1,0 +1,110 @@
+"""`slimscale advise`: a local program under the contract gets the operator's own decision."""
+
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from slimscale.cli.advise import advise, decide_locally, ladder
+from slimscale.cli.local_program import LocalProgram, run_to_end
+from slimscale.domain.contract import ContractSample
+from slimscale.exceptions import SlimError
+from slimscale.threads.closed_network import NetworkParameters
+from tests.support.observations import SyntheticWorkload
+
+WAITING = """
+    import time
+    from slimscale import inpod
+
+    pool = inpod.ThreadPool(2)
+    inpod.start(pool)
+    pending = {pool.submit(time.sleep, 0.01) for _ in range(64)}
+    while True:
+        done = {future for future in pending if future.done()}
+        pending -= done
+        pending |= {pool.submit(time.sleep, 0.01) for _ in done}
+        time.sleep(0.002)
+"""
+
+
+def program(folder: Path, text: str) -> list[str]:
+    path = folder / "program.py"
+    path.write_text(textwrap.dedent(text))
+    return [sys.executable, str(path)]
+
+
+def samples(**truth: float) -> list[ContractSample]:
+    plant = SyntheticWorkload(
+        truth=NetworkParameters(
+            blocking_seconds=truth.get("blocking", 0.0),
+            cpu_seconds=truth["cpu"],
+            dispatch_seconds=truth.get("dispatch", 20e-6),
+            cpu_servers=2.0,
+        ),
+        threads=int(truth.get("threads", 16)),
+        interval_seconds=1.0,
+    )
+    for _ in range(6):
+        plant.tick()
+    return list(plant.pod().samples)
+
+
+def test_a_program_that_computes_is_told_about_its_cores() -> None:
+    decision = decide_locally(samples(cpu=0.01), cores=2.0, max_threads=64)
+    assert decision.target is not None
+    assert 2 <= decision.target.threads <= 4
+
+
+def test_a_program_that_waits_is_told_many_threads() -> None:
+    decision = decide_locally(samples(cpu=0.001, blocking=0.04), cores=2.0, max_threads=64)
+    assert decision.target is not None
+    assert decision.target.threads >= 32
+
+
+@pytest.mark.parametrize(
+    ("most", "cores", "counts"),
+    [(64, 2.0, [1, 2, 4, 8]), (3, 2.0, [1, 2, 3]), (64, 0.5, [1, 2, 4]), (1, 8.0, [1])],
+)
+def test_whole_runs_are_made_at_few_counts_around_the_cores(
+    most: int, cores: float, counts: list[int]
+) -> None:
+    assert ladder(most, cores) == counts
+
+
+def test_a_running_program_is_followed_and_told(tmp_path: Path) -> None:
+    with LocalProgram(program(tmp_path, WAITING)) as running:
+        assert running.wait_for_metrics(seconds=30)
+        running.set_threads(7)
+        assert running.wait_until_applied(7)
+    assert running.exit_status is not None
+
+
+def test_a_program_is_stopped_when_measuring_fails(tmp_path: Path) -> None:
+    with (
+        pytest.raises(SlimError, match="served no metrics"),
+        LocalProgram(program(tmp_path, "import time; time.sleep(60)")) as running,
+    ):
+        running.wait_for_metrics(seconds=0.1)
+    assert running.exit_status is not None
+
+
+def test_a_program_that_ends_by_itself_is_run_at_each_count(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command = program(tmp_path, "import os; print('ran with', os.environ.get('OMP_NUM_THREADS'))")
+    advise(command=command, max_threads=2, seconds=1, cpus=2.0, probe=True, png="")
+    out = capfd.readouterr().out
+    assert "ran with 1" in out
+    assert "ran with 2" in out
+    assert "best:" in out
+
+
+def test_a_failing_program_ends_with_its_status(tmp_path: Path) -> None:
+    with pytest.raises(SlimError, match="status 3 at 2 threads"):
+        run_to_end(program(tmp_path, "raise SystemExit(3)"), 2)
+
+
+def test_a_program_that_is_not_there_is_named() -> None:
+    with pytest.raises(SlimError, match="no-such-program"):
+        run_to_end(["no-such-program"], 1)
