@@ -26,11 +26,9 @@ def test_every_committed_file_is_what_generate_would_write() -> None:
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A copy of what generate reads and writes."""
-    for path in (
-        *generated_files(ROOT),
-        "charts/slimscale/values.yaml",
-        "charts/slimscale/Chart.yaml",
-    ):
+    chart = Path("charts/slimscale")
+    paths = [*generated_files(ROOT), chart / "values.yaml", chart / "Chart.yaml"]
+    for path in paths:
         target = tmp_path / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text((ROOT / path).read_text(encoding="utf-8"), encoding="utf-8")

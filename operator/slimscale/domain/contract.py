@@ -16,6 +16,7 @@ class MetricName:
     DISPATCH_SECONDS = "dispatch_seconds"
     """Histogram: time the dispatcher is held to hand over one task, *without* waiting for it."""
     TASKS_TOTAL = "tasks_total"
+    """Counter: tasks finished."""
     TASKS_OUTSTANDING = "tasks_outstanding"
     """Gauge: tasks submitted and not finished. At or above the thread count: demand saturates."""
     THREADS_APPLIED = "threads_applied"
@@ -27,10 +28,15 @@ class MetricName:
     CPU_QUOTA_CORES = "cpu_quota_cores"
     """Gauge, absent where there is no quota."""
     CPU_USAGE_SECONDS_TOTAL = "cpu_usage_seconds_total"
+    """Counter: CPU time of the container's control group."""
     CPU_PERIODS_TOTAL = "cpu_periods_total"
+    """Counter: scheduling periods of the quota that have passed."""
     CPU_THROTTLED_PERIODS_TOTAL = "cpu_throttled_periods_total"
+    """Counter: periods in which the quota ran out."""
     CPU_THROTTLED_SECONDS_TOTAL = "cpu_throttled_seconds_total"
+    """Counter: time that threads were held back by the quota, summed over CPUs."""
     PROCESS_START_TIME_SECONDS = "process_start_time_seconds"
+    """Gauge: start of the process, seconds since the epoch. A change is a restart."""
 
 
 @dataclass(frozen=True, slots=True)
