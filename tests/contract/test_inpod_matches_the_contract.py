@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 from slimscale.act.thread_env import OPENBLAS_MAX_THREADS
 from slimscale.api import names
@@ -17,6 +18,12 @@ def test_the_metric_names_are_the_contracts() -> None:
         value for name, value in vars(MetricName).items() if name.isupper() and value
     }
     assert names_of_contract == exposition.METRIC_NAMES
+
+
+def test_the_document_names_each_metric_with_its_type() -> None:
+    document = (Path(__file__).parents[2] / "docs" / "contract.md").read_text()
+    for name, (kind, _) in exposition.KIND_AND_HELP.items():
+        assert f"| `slimscale_{name}` | {kind} |" in document
 
 
 def test_file_variables_and_port_are_the_operators() -> None:

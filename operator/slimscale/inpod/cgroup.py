@@ -22,6 +22,9 @@ __all__ = [
     "read_cgroup",
 ]
 
+_MICROSECONDS = 1_000_000
+_NANOSECONDS = 1_000_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class CgroupCpu:
@@ -153,10 +156,10 @@ def _read_v2(directories: list[Path]) -> CgroupCpu:
     stat = parse_stat(_read(directories[0] / "cpu.stat") or "")
     return CgroupCpu(
         quota_cores=_least(quotas),
-        usage_seconds=_scaled(stat.get("usage_usec"), 1e-6),
+        usage_seconds=_seconds(stat.get("usage_usec"), _MICROSECONDS),
         periods=stat.get("nr_periods"),
         throttled_periods=stat.get("nr_throttled"),
-        throttled_seconds=_scaled(stat.get("throttled_usec"), 1e-6),
+        throttled_seconds=_seconds(stat.get("throttled_usec"), _MICROSECONDS),
     )
 
 
@@ -172,10 +175,10 @@ def _read_v1(directories: list[Path], account: Path) -> CgroupCpu:
     usage = (_read(account / "cpuacct.usage") or "").strip()
     return CgroupCpu(
         quota_cores=_least(quotas),
-        usage_seconds=int(usage) * 1e-9 if usage.isdigit() else None,
+        usage_seconds=_seconds(int(usage), _NANOSECONDS) if usage.isdigit() else None,
         periods=stat.get("nr_periods"),
         throttled_periods=stat.get("nr_throttled"),
-        throttled_seconds=_scaled(stat.get("throttled_time"), 1e-9),
+        throttled_seconds=_seconds(stat.get("throttled_time"), _NANOSECONDS),
     )
 
 
@@ -184,8 +187,8 @@ def _least(quotas: list[float | None]) -> float | None:
     return min((quota for quota in quotas if quota is not None), default=None)
 
 
-def _scaled(value: int | None, unit_seconds: float) -> float | None:
-    return None if value is None else value * unit_seconds
+def _seconds(value: int | None, units_per_second: int) -> float | None:
+    return None if value is None else value / units_per_second
 
 
 def _read(path: Path) -> str | None:

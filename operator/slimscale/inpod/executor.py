@@ -229,6 +229,8 @@ class _Core:
         accumulator.cpu_seconds += cpu_seconds * item.weight
         accumulator.runqueue_seconds += max(0.0, clock.seconds() - waited) * item.weight
         _publish(item, outcome, error)
+        # The error's traceback leads to this frame: it must not lead on to the future.
+        del item, outcome, error
         return seconds
 
     def _initialise(self, number: int) -> bool:

@@ -9,12 +9,19 @@ from typing import Final
 from slimscale.inpod.cgroup import CgroupCpu
 from slimscale.inpod.recorder import BUCKET_BOUNDS_SECONDS, HistogramFigures, RecorderFigures
 
-__all__ = ["CONTENT_TYPE", "METRIC_NAMES", "PREFIX", "process_start_seconds", "render"]
+__all__ = [
+    "CONTENT_TYPE",
+    "KIND_AND_HELP",
+    "METRIC_NAMES",
+    "PREFIX",
+    "process_start_seconds",
+    "render",
+]
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX: Final = "slimscale"
 
-_HELP: Final = {
+KIND_AND_HELP: Final = {
     "task_seconds": ("histogram", "Wall time of a task on its thread."),
     "dispatch_seconds": ("histogram", "Time the dispatcher is busy to hand over one task."),
     "tasks_total": ("counter", "Tasks that have ended."),
@@ -29,7 +36,7 @@ _HELP: Final = {
     "cpu_throttled_seconds_total": ("counter", "Time throttled."),
     "process_start_time_seconds": ("gauge", "When this process began, in Unix time."),
 }
-METRIC_NAMES: Final = frozenset(_HELP)
+METRIC_NAMES: Final = frozenset(KIND_AND_HELP)
 """Names of the contract, without the prefix."""
 _IGNORED: Final = "inpod_thread_values_ignored_total"
 
@@ -89,7 +96,7 @@ def _lines(
 
 
 def _head(name: str) -> Iterator[str]:
-    kind, text = _HELP[name]
+    kind, text = KIND_AND_HELP[name]
     yield f"# HELP {PREFIX}_{name} {text}"
     yield f"# TYPE {PREFIX}_{name} {kind}"
 
