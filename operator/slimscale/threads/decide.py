@@ -243,7 +243,7 @@ def _await_load(draft: _Draft, window: WorkloadWindow) -> None:
 def _has_no_contract(
     draft: _Draft, result: WindowResult, observation: Observation, now_seconds: float
 ) -> bool:
-    if draft.memo.contract_seen or observation.metrics_problem:
+    if draft.memo.contract_seen or observation.metrics_problem or result.usable_pods:
         return False
     if result.reason is Reason.NO_CONTRACT:
         return True

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 
-from slimscale.api.simworkload import SimWorkloadSpec
+from slimscale.api.simworkload import ObjectiveType, SimWorkloadSpec
 from slimscale.domain.decision import DecisionStep, PodTarget
 from slimscale.domain.observation import Observation
 from slimscale.threads.change import rate_noise
@@ -66,18 +66,23 @@ def verify_change(
     if memo.regime.serial_seconds is not None and pending.after.threads < pending.before.threads:
         # Behind a bottleneck threads are halved again and again: small losses must not add up.
         allowed = min(allowed, max(0.03, spec.objective.tolerance_percent / 100.0))
-    lost = -math.log1p(max(gain, -0.999))
-    if -gain > allowed and lost > SIGMAS * noise:
+    loss = -gain
+    if spec.objective.type is not ObjectiveType.MAX_THROUGHPUT:
+        # Less work may be what was asked for: only what falls short of the promise counts.
+        promise = min(before, pending.predicted_tasks_per_second)
+        loss = 1.0 - window.tasks_per_second / promise
+    lost = -math.log(max(1.0 - loss, 1e-3))
+    if loss > allowed and lost > SIGMAS * noise:
         words = (
             f"{_words(pending.after)} gave {window.tasks_per_second:.4g} tasks/s,"
-            f" {-gain:.0%} less than {before:.4g} before"
+            f" {-gain:.0%} less than {before:.4g} before; the last good values return"
         )
         return Outcome(
             revert(memo, now_seconds=now_seconds, cpu_bound=_cpu_bound(window)),
             DecisionStep(STAGE, "Reverted", words, constrained=True),
             reverted=True,
         )
-    if not full or (-gain > allowed and window.span_seconds < 0.95 * spec.tuning.window_seconds):
+    if not full or (loss > allowed and window.span_seconds < 0.95 * spec.tuning.window_seconds):
         return Outcome(memo, DecisionStep(STAGE, "Waiting", "the window after is still short"))
     return _settled(memo, pending, window, gain=gain, noise=noise, now_seconds=now_seconds)
 

@@ -158,7 +158,7 @@ def _window_of(
             ready_pods=ready,
         )
     tasks = sum(p.tasks for p in pairs)
-    if tasks == 0 and not any(p.outstanding_at_start or p.outstanding_at_end for p in pairs):
+    if _idle(pairs):
         return WindowResult(
             None,
             Reason.IDLE,
@@ -211,10 +211,14 @@ def _pairs(
         if not groups:
             return []
         best = max(groups.values(), key=lambda pairs: (len(pairs), -pairs[0].threads))
-        if sum(p.tasks for p in best) >= tuning.min_tasks:
-            break
+        if sum(p.tasks for p in best) >= tuning.min_tasks or _idle(best):
+            break  # idle now is idle, whatever was done before
         span *= 2
     return best
+
+
+def _idle(pairs: list[SamplePair]) -> bool:
+    return not any(p.tasks or p.outstanding_at_start or p.outstanding_at_end for p in pairs)
 
 
 def aggregate(pairs: list[SamplePair]) -> WorkloadWindow:
