@@ -261,9 +261,9 @@ def _threads_alone(
     if left > 0:
         words = f"asked for {target.threads} threads, the pod {reports}"
         state = PodState.AWAITING_ACKNOWLEDGEMENT
-        return PodStep(
-            _progress(pod, state, words), entry, operations, wake_after_seconds=max(left, 1.0)
-        )
+        # The acknowledgement comes with a sample of metrics, which is no event that wakes us.
+        look = max(1.0, min(left, float(context.spec.metrics.interval_seconds)))
+        return PodStep(_progress(pod, state, words), entry, operations, wake_after_seconds=look)
     words = f"{reports} {deadline} s after it was asked for {target.threads}"
     return PodStep(_progress(pod, PodState.NOT_ACKNOWLEDGED, words), entry, operations)
 

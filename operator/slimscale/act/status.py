@@ -247,7 +247,8 @@ def _pods(pods: list[PodObservation], plan: Plan) -> list[Json]:
         fine = known is not None and known.state is PodState.UP_TO_DATE
         lean = {key: value for key, value in row.items() if value is not None}
         rows.append((fine, pod.name, lean))
-    rows.sort(key=lambda r: (r[0], r[1]) if len(rows) > MAX_REPORTED_PODS else (False, r[1]))
+    too_many = len(rows) > MAX_REPORTED_PODS
+    rows.sort(key=lambda r: (too_many and r[0], r[1]))
     return [row for _, _, row in rows[:MAX_REPORTED_PODS]]
 
 
