@@ -100,20 +100,20 @@ def built_references() -> dict[str, str]:
 
 
 def load(references: Iterable[str]) -> None:
-    """Copy local images into every node that lacks them."""
+    """Copy local images into every worker that lacks them."""
     stamp = kind.current()
     if stamp is None:
         raise HostLacks("no cluster: python -m e2e.cluster up")
     steps = Steps(LOGS, environment())
+    # pods run on the workers: the control plane's node has a taint
+    nodes = [node for node in kind.nodes(stamp.engine) if not node.endswith("-control-plane")]
     for reference in map(_full, references):
-        lacking = [
-            n for n in kind.nodes(stamp.engine) if reference not in _in_node(stamp.engine, n)
-        ]
-        if not lacking:
-            steps.skip(f"load {reference}", "every node has it")
+        targets = [node for node in nodes if reference not in _in_node(stamp.engine, node)]
+        if not targets:
+            steps.skip(f"load {reference}", "every worker has it")
             continue
         with steps.step(f"load {reference}") as step:
-            _load(step, stamp.engine, reference, lacking)
+            _load(step, stamp.engine, reference, targets)
 
 
 def _build(steps: Steps, image: Image, host: Host) -> str:
