@@ -9,7 +9,8 @@ After `fork` call `start` again in the child: threads do not survive it.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+
+TYPE_CHECKING = False  # importing typing would take most of the time
 
 if TYPE_CHECKING:
     from slimscale.inpod.adapters import apply_to_libraries as apply_to_libraries

@@ -69,7 +69,8 @@ def test_v2_takes_the_tightest_quota_on_the_way_up(tmp_path: Path) -> None:
             "proc/self/cgroup": "0::/pod/app\n",
             "sys/fs/cgroup/cpu.stat": "usage_usec 9\n",
             "sys/fs/cgroup/pod/cpu.max": "100000 100000\n",
-            "sys/fs/cgroup/pod/app/cpu.max": "max 100000\n",
+            "sys/fs/cgroup/cpu.max": "max 100000\n",
+            "sys/fs/cgroup/pod/app/cpu.max": "150000 100000\n",
             "sys/fs/cgroup/pod/app/cpu.stat": V2_STAT,
         },
     )
