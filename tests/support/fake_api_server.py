@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -30,6 +30,7 @@ _RESOURCES = {
     ],
     "/apis/slimscale.dev/v1alpha1": [("simworkloads", "SimWorkload", True)],
 }
+_GONE = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
 _VERBS = ["get", "list", "watch", "create", "update", "patch", "delete"]
 
 
@@ -49,6 +50,7 @@ class FakeApiServer:
     fault_plural: str = "simworkloads"
     served: set[str] = field(default_factory=lambda: set(_RESOURCES))
     """Discovery paths that are there: take one out and the CRD is not established."""
+    faults_met: int = 0
     requests: list[tuple[str, str]] = field(default_factory=list)
     _streams: set[asyncio.Task[Any]] = field(default_factory=set)
 
@@ -129,6 +131,7 @@ class FakeApiServer:
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         fault = self.fault if request.path.endswith(self.fault_plural) else WatchFault.NONE
+        self.faults_met += fault is not WatchFault.NONE
         if fault is WatchFault.GONE_AS_STATUS:
             return _status(410, "too old resource version")
         response = web.StreamResponse()
@@ -144,17 +147,18 @@ class FakeApiServer:
                 case WatchFault.BLACK_HOLE:
                     await asyncio.Event().wait()
                 case WatchFault.GONE_IN_STREAM:
-                    gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "old"}
-                    await _send(response, {"type": "ERROR", "object": gone})
+                    await _send(response, {"type": "ERROR", "object": _GONE})
                 case _:
                     events = self.kube.watch(
                         request.path,
                         resource_version=request.query.get("resourceVersion", ""),
                         label_selector=request.query.get("labelSelector", ""),
                     )
-                    with suppress(WatchExpired):
+                    try:
                         async for event in events:
                             await _send(response, event)
+                    except WatchExpired:
+                        await _send(response, {"type": "ERROR", "object": _GONE})
         finally:
             self._streams.discard(task)
         return response

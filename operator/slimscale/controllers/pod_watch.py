@@ -114,12 +114,10 @@ class PodWatches:
 
     def _listed(self, key: Key, seen: dict[str, tuple[Any, ...]], items: list[Json]) -> None:
         fresh = {str(pod["metadata"]["uid"]): fingerprint(pod) for pod in items}
-        first = not seen
         changed = fresh != seen
         seen.clear()
         seen.update(fresh)
-        # The reconcile that began the watch has just listed the same pods.
-        if changed and not first:
+        if changed:  # the first time too: pods may have changed since the reconcile listed them
             self._wake(key)
 
     def _changed(self, key: Key, seen: dict[str, tuple[Any, ...]], kind: str, pod: Json) -> None:

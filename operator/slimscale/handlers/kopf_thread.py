@@ -33,14 +33,14 @@ async def run_kopf(
 ) -> None:
     """Run until cancelled; start again whenever kopf ends or fails."""
     loop = asyncio.get_running_loop()
-    stop = threading.Event()
     failures = 0
-    with_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kopf")
+    threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kopf")
+    run = _Run(namespaces)
     running: asyncio.Future[None] | None = None
     try:
         while True:
-            running = loop.run_in_executor(with_thread, _run, make_registry(), namespaces, stop)
             started = loop.time()
+            running = loop.run_in_executor(threads, run, make_registry())
             try:
                 await asyncio.shield(running)
             except Exception as error:  # whatever ended it, it is started again
@@ -49,24 +49,47 @@ async def run_kopf(
             on_failure()
             await asyncio.sleep(_BACKOFF.pause_seconds(failures, rng))
     finally:
-        stop.set()
+        run.stop()
         if running is not None:
             await asyncio.wait([running], timeout=_STOP_SECONDS)
-        with_thread.shutdown(wait=False, cancel_futures=True)
+        threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _run(
-    registry: kopf.OperatorRegistry, namespaces: tuple[str, ...], stop: threading.Event
-) -> None:
-    # The process's own loop handles signals, so kopf need not say that it does not.
-    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
-    asyncio.run(
-        kopf.operator(
-            registry=registry,
-            settings=kopf_settings(),
-            standalone=True,
-            clusterwide=not namespaces,
-            namespaces=namespaces,
-            stop_flag=stop,
-        )
-    )
+class _Run:
+    """One kopf after another, in one thread; stopped from another thread."""
+
+    def __init__(self, namespaces: tuple[str, ...]) -> None:
+        self._namespaces = namespaces
+        self._lock = threading.Lock()
+        self._stopped = False
+        self._stop_this: Callable[[], object] = lambda: None
+
+    def __call__(self, registry: kopf.OperatorRegistry) -> None:
+        # The process's own loop handles signals, so kopf need not say that it does not.
+        logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
+        asyncio.run(self._operator(registry))
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            self._stop_this()
+
+    async def _operator(self, registry: kopf.OperatorRegistry) -> None:
+        # An event of this loop: for one of `threading`, kopf leaves a thread behind that waits.
+        flag, loop = asyncio.Event(), asyncio.get_running_loop()
+        with self._lock:
+            if self._stopped:
+                return
+            self._stop_this = lambda: loop.call_soon_threadsafe(flag.set)
+        try:
+            await kopf.operator(
+                registry=registry,
+                settings=kopf_settings(),
+                standalone=True,
+                clusterwide=not self._namespaces,
+                namespaces=self._namespaces,
+                stop_flag=flag,
+            )
+        finally:
+            with self._lock:
+                self._stop_this = lambda: None

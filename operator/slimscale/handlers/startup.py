@@ -21,7 +21,7 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.watching.client_timeout = 300
     settings.watching.connect_timeout = 10
     settings.watching.inactivity_timeout = 70
-    settings.watching.reconnect_backoff = 1.0
+    settings.watching.reconnect_backoff = 0.5
     settings.queueing.idle_timeout = 0.5  # workers hold nothing of ours: no need to linger
     settings.queueing.exit_timeout = 0.5
     settings.networking.request_timeout = 30
