@@ -22,6 +22,7 @@ from slimscale.domain.decision import (
 from slimscale.domain.observation import ConflictKind, Observation
 from slimscale.threads.bounds import CpuBounds, Standing, cpu_bounds, standing_of
 from slimscale.threads.change import watch_load
+from slimscale.threads.describe import target_words
 from slimscale.threads.memo import Memo, load_memo
 from slimscale.threads.predictor import AnalyticPredictor, ThreadPredictor, floor_of_quota
 from slimscale.threads.recommend import Recommendation, recommend
@@ -218,7 +219,7 @@ def _without_window(
         draft.hold_writes = False
         draft.confidence = Confidence.MEDIUM
         draft.reason = Reason.HELD if idle else Reason.PREDICTED
-        draft.message = f"{_words(draft.target)} stay: {result.message}"
+        draft.message = f"{target_words(draft.target)} stay: {result.message}"
         draft.say("Observe", draft.metrics_reason.value, result.message)
         return
     draft.say("Observe", draft.metrics_reason.value, result.message, constrained=True)
@@ -232,7 +233,7 @@ def _await_load(draft: _Draft, window: WorkloadWindow) -> None:
     draft.action, draft.target = Action.NO_CHANGE, draft.memo.target
     draft.hold_writes, draft.confidence = False, Confidence.LOW
     draft.reason = Reason.PREDICTED
-    draft.message = f"{_words(draft.target)} stay: {words}" if draft.target else words
+    draft.message = f"{target_words(draft.target)} stay: {words}" if draft.target else words
     draft.model = ModelView(
         predictor="none",
         task_seconds=window.task_seconds,
@@ -279,7 +280,7 @@ def _floor_of_quota(
     changed = draft.memo.target != target
     draft.target, draft.confidence, draft.reason = target, Confidence.LOW, Reason.FLOOR_OF_QUOTA
     draft.action = _direction(draft.memo.target, target) if changed else Action.NO_CHANGE
-    draft.message = f"{_words(target)}: the whole CPUs in a quota of {quota:.3g}, at least 1"
+    draft.message = f"{target_words(target)}: the whole CPUs in a quota of {quota:.3g}, at least 1"
     draft.hold_writes = False
     draft.model = ModelView(predictor="floor-of-quota", cpu_limit_cores=quota)
     draft.say("Predict", "FloorOfQuota", draft.message)
@@ -297,7 +298,7 @@ def _hold(draft: _Draft, why: str) -> None:
         draft.message = f"no recommendation yet: {why}"
         return
     draft.confidence = Confidence.LOW
-    draft.message = f"{_words(draft.target)} stay as they are: {why}"
+    draft.message = f"{target_words(draft.target)} stay as they are: {why}"
 
 
 def _reverted(draft: _Draft, why: str) -> None:
@@ -305,7 +306,7 @@ def _reverted(draft: _Draft, why: str) -> None:
     draft.target = draft.memo.target
     draft.confidence = Confidence.MEDIUM
     draft.hold_writes = False
-    words = _words(draft.target) if draft.target is not None else "the values before"
+    words = target_words(draft.target) if draft.target is not None else "the values before"
     draft.message = f"back to {words}: {why}"
 
 
@@ -326,7 +327,7 @@ def _fit_to_bounds(draft: _Draft, spec: SimWorkloadSpec, bounds: CpuBounds) -> N
         draft.say(
             "Guard",
             "Clamped",
-            f"{_words(target)} became {_words(fitted)} ({bounds.reason}; threads"
+            f"{target_words(target)} became {target_words(fitted)} ({bounds.reason}; threads"
             f" {spec.threads.min} to {spec.threads.max})",
             constrained=True,
         )
@@ -405,9 +406,3 @@ def _seen(window: WorkloadWindow) -> str:
         f"{window.tasks_per_second:.4g} tasks/s a pod with {window.threads} threads,"
         f" {window.task_seconds * 1e3:.3g} ms a task, {demand}"
     )
-
-
-def _words(target: PodTarget) -> str:
-    limit = target.cpu_limit_millicores
-    cpu = f" on {limit}m CPU" if limit is not None else ""
-    return f"{target.threads} thread{'s' if target.threads != 1 else ''}{cpu}"

@@ -15,12 +15,18 @@ from slimscale.domain.decision import (
     PodTarget,
 )
 from slimscale.threads.bounds import CpuBounds, Standing
+from slimscale.threads.bracket import lower_and_upper, uncapped_target
+from slimscale.threads.describe import (
+    choose_step,
+    estimate_step,
+    model_view,
+    recommendation_message,
+)
 from slimscale.threads.estimate import Estimate, estimate_parameters
 from slimscale.threads.guards import Proposal, Verdict, sane_surface, sane_threads, weigh
 from slimscale.threads.memo import LoadPoint, Memo, Pending, Regime
 from slimscale.threads.objective import Choice, choose, cpu_candidates, with_resources
 from slimscale.threads.predictor import (
-    AnalyticPredictor,
     Surface,
     ThreadPredictor,
     worth_looking_at,
@@ -29,8 +35,7 @@ from slimscale.threads.window import WorkloadWindow
 
 __all__ = ["Recommendation", "recommend"]
 
-CURVE_POINTS = 32
-UNBOUNDED_THREADS = 256
+MOST_THREADS = 1024
 UNKNOWN_NODE_CORES = 8.0
 
 
@@ -55,8 +60,6 @@ class _Case:
 
     window: WorkloadWindow
     spec: SimWorkloadSpec
-    standing: Standing
-    bounds: CpuBounds
     now_seconds: float
     writes: bool
 
@@ -101,27 +104,28 @@ def recommend(
     if estimate.crowd_seen:
         contention = estimate.parameters.contention_linear
         memo = replace(memo, regime=replace(memo.regime, contention_linear=contention))
-    steps = [_estimate_step(estimate, window)]
+    steps = [estimate_step(estimate, window)]
     bounds = _floored(bounds, memo)
-    case = _Case(window, spec, standing, bounds, now_seconds, writes)
+    case = _Case(window, spec, now_seconds, writes)
     rows = _rows(cpu_candidates(bounds, standing, spec.cpu.limit_policy), current, cores)
     columns = max(
         worth_looking_at(estimate, most_cores=rows[-1], max_threads=spec.threads.max),
-        min(current.threads, UNBOUNDED_THREADS * 4),
+        min(current.threads, MOST_THREADS),
     )
     prediction, problem = _predict(estimate, predictor, rows, columns)
     if problem:
         memo = replace(memo, invalid_predictions=memo.invalid_predictions + 1)
         steps.append(DecisionStep("Predict", "Refused", problem, constrained=True))
         return _held(memo, window, f"{problem}; the last good values stay", steps)
-    choice = _choose(prediction.surface, spec, bounds, standing, memo)
+    least, most = _thread_bounds(spec, memo)
+    choice = _choose(prediction.surface, spec, bounds, standing, least=least, most=most)
     threads, odd = sane_threads(
         choice.threads, last_good=current.threads, least=spec.threads.min, most=spec.threads.max
     )
     if odd:
         memo = replace(memo, invalid_predictions=memo.invalid_predictions + 1)
         return _held(memo, window, odd, steps)
-    steps.append(_choose_step(choice, prediction, spec, bounds))
+    steps.append(choose_step(choice, prediction.surface, spec, bounds))
     limit = round(choice.cpu_cores * 1000) if bounds.adjustable else None
     wanted = with_resources(threads, limit, spec, standing)
     verdict = weigh(
@@ -142,18 +146,36 @@ def recommend(
     )
     steps.extend(verdict.steps)
     rate = _rate(prediction.surface, verdict.target, cores)
-    lower, upper = _range(verdict.target, prediction, case, memo)
+    lower, upper = lower_and_upper(
+        verdict.target,
+        estimate,
+        spec=spec,
+        bounds=bounds,
+        standing=standing,
+        least=least,
+        most=most,
+    )
     memo = _remember(memo, verdict, current, rate=rate, case=case)
     return Recommendation(
         action=_action(current, verdict),
         target=verdict.target,
-        uncapped=_uncapped(choice, wanted, prediction, case),
+        uncapped=uncapped_target(
+            choice, wanted, estimate, spec=spec, bounds=bounds, standing=standing
+        ),
         lower=lower,
         upper=upper,
         confidence=estimate.confidence,
         reason=Reason.PREDICTED,
-        message=_message(verdict, rate, window),
-        model=_view(prediction, window, verdict.target, rate, cores),
+        message=recommendation_message(verdict.target, rate, window),
+        model=model_view(
+            prediction.surface,
+            estimate,
+            window,
+            verdict.target,
+            predictor=prediction.predictor,
+            rate=rate,
+            cores=cores,
+        ),
         steps=tuple(steps),
         memo=memo,
     )
@@ -204,9 +226,11 @@ def _choose(
     spec: SimWorkloadSpec,
     bounds: CpuBounds,
     standing: Standing,
-    memo: Memo,
+    *,
+    least: int,
+    most: int,
 ) -> Choice:
-    """Only candidates of the policy; within what this load has not refused already."""
+    """Only candidates of the policy."""
     wanted = set(cpu_candidates(bounds, standing, spec.cpu.limit_policy))
     if not bounds.adjustable:
         keep = list(range(len(surface.cpu_cores)))[-1:]
@@ -217,9 +241,14 @@ def _choose(
         surface.tasks_per_second[keep],
         surface.cpu_seconds_a_task,
     )
+    return choose(part, spec, bounds, least=least, most=most)
+
+
+def _thread_bounds(spec: SimWorkloadSpec, memo: Memo) -> tuple[int, int]:
+    """The spec's, within what this load has not refused already."""
     least = max(spec.threads.min, min(memo.regime.floor_threads or 1, spec.threads.max))
     most = min(spec.threads.max, max(memo.regime.ceiling_threads or spec.threads.max, least))
-    return choose(part, spec, bounds, least=least, most=most)
+    return least, most
 
 
 def _rate(surface: Surface, target: PodTarget, cores: float) -> float:
@@ -240,52 +269,6 @@ def _must_leave(current: PodTarget, spec: SimWorkloadSpec, bounds: CpuBounds) ->
     if bounds.adjustable and limit is not None and limit > bounds.most:
         return f"the limit of {limit}m is above {bounds.most}m ({bounds.reason})"
     return ""
-
-
-def _range(
-    target: PodTarget, prediction: _Prediction, case: _Case, memo: Memo
-) -> tuple[PodTarget, PodTarget]:
-    """The target had tasks been shorter or longer by the estimate's uncertainty."""
-    spec, bounds, standing = case.spec, case.bounds, case.standing
-    limit = target.cpu_limit_millicores
-    cores = limit / 1000.0 if limit is not None else prediction.estimate.parameters.cpu_servers
-    fixed = replace(bounds, adjustable=False)
-    found: list[PodTarget] = []
-    for factor in (1 / (1 + prediction.estimate.uncertainty), 1 + prediction.estimate.uncertainty):
-        estimate = prediction.estimate.stretched(factor)
-        columns = prediction.surface.tasks_per_second.shape[1]
-        surface = AnalyticPredictor().surface(estimate, cpu_cores=(cores,), max_threads=columns)
-        choice = _choose(surface, spec, fixed, standing, memo)
-        threads = choice.threads
-        bound = limit
-        if limit is not None:
-            bound = round(min(max(limit * factor, bounds.least), bounds.most))
-        threads = min(threads, target.threads) if factor < 1 else max(threads, target.threads)
-        found.append(with_resources(threads, bound, spec, standing))
-    return found[0], found[1]
-
-
-def _uncapped(choice: Choice, wanted: PodTarget, prediction: _Prediction, case: _Case) -> PodTarget:
-    """What would be chosen without the spec's, the namespace's and the node's bounds."""
-    spec, bounds, standing = case.spec, case.bounds, case.standing
-    at_bound = choice.threads in (spec.threads.min, spec.threads.max) or (
-        bounds.adjustable and wanted.cpu_limit_millicores in (bounds.least, bounds.most)
-    )
-    if not at_bound:
-        return wanted
-    cores = standing.node_cores if math.isfinite(standing.node_cores) else choice.cpu_cores
-    most = max(round(cores * 1000), bounds.most, 1)
-    free = CpuBounds(min(100, most), most, bounds.adjustable, "none")
-    rows = cpu_candidates(free, standing, spec.cpu.limit_policy)[::3] or (choice.cpu_cores,)
-    if bounds.adjustable:
-        rows = tuple(sorted({*rows, most / 1000.0}))
-    columns = worth_looking_at(
-        prediction.estimate, most_cores=rows[-1], max_threads=UNBOUNDED_THREADS
-    )
-    surface = AnalyticPredictor().surface(prediction.estimate, cpu_cores=rows, max_threads=columns)
-    free_choice = choose(surface, spec, free, least=1, most=columns)
-    limit = round(free_choice.cpu_cores * 1000) if bounds.adjustable else None
-    return with_resources(free_choice.threads, limit, spec, standing)
 
 
 def _remember(
@@ -362,83 +345,4 @@ def _held(
         ),
         steps=tuple(said),
         memo=memo,
-    )
-
-
-def _estimate_step(estimate: Estimate, window: WorkloadWindow) -> DecisionStep:
-    p = estimate.parameters
-    words = (
-        f"a task computes {p.cpu_seconds * 1e3:.3g} ms, waits {p.blocking_seconds * 1e3:.3g} ms,"
-        f" its dispatch takes {p.dispatch_seconds * 1e6:.3g} µs (r = {estimate.ratio:.3g}) on"
-        f" {p.cpu_servers:.3g} CPUs"
-    )
-    if window.throttled_ratio is not None:
-        words += f", {window.throttled_ratio:.0%} of periods throttled"
-    if estimate.notes:
-        words += "; " + "; ".join(estimate.notes)
-    return DecisionStep("Estimate", f"Confidence{estimate.confidence.value}", words[:512])
-
-
-def _choose_step(
-    choice: Choice, prediction: _Prediction, spec: SimWorkloadSpec, bounds: CpuBounds
-) -> DecisionStep:
-    kind = spec.objective.type.value
-    words = (
-        f"{kind}: {choice.threads} threads on {choice.cpu_cores * 1000:.0f}m are predicted to give"
-        f" {choice.tasks_per_second:.4g} tasks/s; the best of"
-        f" {len(prediction.surface.cpu_cores)} CPU values x"
-        f" {prediction.surface.tasks_per_second.shape[1]} thread counts gives"
-        f" {choice.best_tasks_per_second:.4g}"
-    )
-    if not choice.reached:
-        words += "; the rate asked for is out of reach"
-    words += (
-        f" (CPU up to {bounds.most}m: {bounds.reason})"
-        if bounds.adjustable
-        else (f" (CPU unchanged: {bounds.reason})")
-    )
-    outcome = "Chosen" if choice.reached else "OutOfReach"
-    return DecisionStep("Choose", outcome, words[:512], constrained=not choice.reached)
-
-
-def _message(verdict: Verdict, rate: float, window: WorkloadWindow) -> str:
-    target = verdict.target
-    limit = target.cpu_limit_millicores
-    cpu = f" on {limit}m CPU" if limit is not None else ""
-    return (
-        f"{target.threads} thread{'s' if target.threads != 1 else ''}{cpu}: predicted"
-        f" {rate:.4g} tasks/s a pod, measured {window.tasks_per_second:.4g} with {window.threads}"
-    )
-
-
-def _view(
-    prediction: _Prediction, window: WorkloadWindow, target: PodTarget, rate: float, cores: float
-) -> ModelView:
-    p = prediction.estimate.parameters
-    limit = target.cpu_limit_millicores
-    row = int(
-        np.argmin(
-            np.abs(
-                np.asarray(prediction.surface.cpu_cores)
-                - (limit / 1000.0 if limit is not None else cores)
-            )
-        )
-    )
-    rates = prediction.surface.tasks_per_second[row]
-    counts = np.unique(
-        np.round(np.geomspace(1, len(rates), min(CURVE_POINTS, len(rates)))).astype(int)
-    )
-    return ModelView(
-        predictor=prediction.predictor,
-        task_seconds=window.task_seconds,
-        task_cpu_seconds=window.task_cpu_seconds,
-        task_blocked_seconds=p.blocking_seconds,
-        dispatch_seconds=p.dispatch_seconds,
-        contention=p.contention_handover + p.contention_linear,
-        cpu_limit_cores=cores,
-        throttled_ratio=window.throttled_ratio,
-        ratio=prediction.estimate.ratio,
-        predicted_tasks_per_second=rate,
-        measured_tasks_per_second=window.tasks_per_second,
-        curve=tuple((int(k), float(rates[k - 1])) for k in counts),
     )

@@ -7,6 +7,7 @@ from slimscale.api.simworkload import ObjectiveType, SimWorkloadSpec
 from slimscale.domain.decision import DecisionStep, PodTarget
 from slimscale.domain.observation import Observation
 from slimscale.threads.change import rate_noise
+from slimscale.threads.describe import target_words
 from slimscale.threads.memo import Memo, Pending, Regime
 from slimscale.threads.window import WorkloadWindow
 
@@ -74,7 +75,7 @@ def verify_change(
     lost = -math.log(max(1.0 - loss, 1e-3))
     if loss > allowed and lost > SIGMAS * noise:
         words = (
-            f"{_words(pending.after)} gave {window.tasks_per_second:.4g} tasks/s,"
+            f"{target_words(pending.after)} gave {window.tasks_per_second:.4g} tasks/s,"
             f" {-gain:.0%} less than {before:.4g} before; the last good values return"
         )
         return Outcome(
@@ -127,7 +128,7 @@ def _settled(
             serial_seconds=1.0 / max(before, window.tasks_per_second),
             serial_threads=min(regime.serial_threads or fewest, fewest),
         )
-    words = f"{_words(pending.after)} gave {gain:+.0%} against {promised:+.0%} predicted"
+    words = f"{target_words(pending.after)} gave {gain:+.0%} against {promised:+.0%} predicted"
     return Outcome(
         replace(memo, regime=regime, pending=None), DecisionStep(STAGE, "Confirmed", words)
     )
@@ -155,7 +156,7 @@ def _hidden_bottleneck(
         ),
     )
     words = (
-        f"{_words(pending.after)} brought {gain:+.0%} of the {promised:+.0%} predicted: tasks queue"
+        f"{target_words(pending.after)} brought {gain:+.0%} of the {promised:+.0%} predicted: tasks queue"
         f" for something else, {1e3 / rate:.3g} ms each"
     )
     step = DecisionStep(STAGE, "HiddenBottleneck", words, constrained=True)
@@ -210,9 +211,3 @@ def _after_failed_raise(
         return regime
     known = regime.serial_threads or before.threads
     return replace(regime, serial_seconds=1.0 / rate, serial_threads=min(known, before.threads))
-
-
-def _words(target: PodTarget) -> str:
-    limit = target.cpu_limit_millicores
-    cpu = f" on {limit}m" if limit is not None else ""
-    return f"{target.threads} thread{'s' if target.threads != 1 else ''}{cpu}"
