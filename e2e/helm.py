@@ -55,7 +55,13 @@ class Helm:
         chart: Path = CHART,
         timeout_seconds: float = 180,
     ) -> None:
-        """Install or upgrade, and wait until the pods are ready."""
+        """Install or upgrade, and wait until the pods are ready.
+
+        A release whose installation was cut off blocks every later one, so it is removed first.
+        """
+        for found in self.releases():
+            if found["name"] == release and found["status"].startswith("pending-"):
+                self.uninstall(release)
         limit = f"--timeout={timeout_seconds:.0f}s"
         flags = ("--install", "--create-namespace", "--wait", limit, "--values", "-")
         self.run(
@@ -70,5 +76,5 @@ class Helm:
 
     def releases(self) -> list[dict[str, Any]]:
         """What is installed in the namespace."""
-        found: list[dict[str, Any]] = json.loads(self.run("list", "-o", "json"))
+        found: list[dict[str, Any]] = json.loads(self.run("list", "--all", "-o", "json"))
         return found
