@@ -29,9 +29,11 @@ from slimscale.exceptions import SlimError
 from slimscale.inpod.cgroup import cpu_count_available
 from slimscale.threads.decide import decide
 
-__all__ = ["advise", "decide_locally", "ladder"]
+__all__ = ["advise", "advised", "decide_locally", "ladder"]
 
 START_SECONDS = 60.0
+CLEARLY_MORE = 1.1
+"""Two runs of one setting differ by less than this, as a rule."""
 
 
 def advise(
@@ -173,25 +175,45 @@ def _report(
 ) -> None:
     if decision.target is None:
         raise SlimError(f"no advice: {decision.message or decision.metrics_message}")
-    best = decision.target.threads
+    predicted = decision.target.threads
+    best = advised(predicted, measured)
     for step in decision.steps:
         console.print(f"[dim]{step.stage}[/] {step.outcome}: {step.reason}", highlight=False)
-    points = _thinned(decision.model.curve, keep={best, *(threads for threads, _ in measured)})
+    points = _thinned(
+        decision.model.curve, keep={predicted, best, *(threads for threads, _ in measured)}
+    )
     console.print(curve_text(points, chosen=best, measured=measured))
-    started_with, rate_before = measured[0]
-    reached = dict(measured[1:]).get(best)
     console.print(
         f"[bold]best: {best} thread{'s' if best != 1 else ''}[/] on {cores:g} CPUs,"
         f" confidence {decision.confidence}"
     )
+    if best != predicted:
+        console.print(
+            f"the model said {predicted}; measured, {best} did clearly more, and what is measured"
+            " counts"
+        )
+    started_with, rate_before = measured[0]
+    reached = dict(measured[1:]).get(best)
     if reached is not None and rate_before > 0:
         console.print(
             f"measured {reached:,.3g} tasks/s, {reached / rate_before:.2f} times the"
-            f" {rate_before:,.3g} tasks/s at {started_with}"
+            f" {rate_before:,.3g} tasks/s at {started_with} when it started"
         )
     if png and points:
         curve_png(png, points, chosen=best, title="advise", measured=measured)
         console.print(f"curve: {png}")
+
+
+def advised(predicted: int, measured: Sequence[tuple[int, float]]) -> int:
+    """The model's count, unless one that was run did clearly more than the model's when run.
+
+    `measured` begins with the count that the program started with.
+    """
+    rates = dict(measured)
+    if predicted not in rates:
+        return predicted
+    best = max(rates, key=lambda threads: rates[threads])
+    return best if rates[best] > rates[predicted] * CLEARLY_MORE else predicted
 
 
 def _thinned(points: Sequence[tuple[int, float]], *, keep: set[int]) -> list[tuple[int, float]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slimscale.cli.advise import advise, decide_locally, ladder
+from slimscale.cli.advise import advise, advised, decide_locally, ladder
 from slimscale.cli.local_program import LocalProgram, run_to_end
 from slimscale.domain.contract import ContractSample
 from slimscale.exceptions import SlimError
@@ -70,6 +70,21 @@ def test_whole_runs_are_made_at_few_counts_around_the_cores(
     most: int, cores: float, counts: list[int]
 ) -> None:
     assert ladder(most, cores) == counts
+
+
+@pytest.mark.parametrize(
+    ("measured", "best"),
+    [
+        ([(16, 100.0)], 4),  # nothing else was run: the model's word
+        ([(16, 100.0), (4, 120.0), (2, 125.0)], 4),  # within noise: the model's word
+        ([(16, 100.0), (4, 120.0), (1, 200.0)], 1),
+        ([(16, 200.0), (4, 120.0), (1, 60.0)], 16),
+    ],
+)
+def test_what_is_measured_counts_more_than_what_is_predicted(
+    measured: list[tuple[int, float]], best: int
+) -> None:
+    assert advised(4, measured) == best
 
 
 def test_a_running_program_is_followed_and_told(tmp_path: Path) -> None:
