@@ -77,7 +77,9 @@ class SimulationPod:
         """Restarts of its containers; a pod that was replaced counts as one too."""
         pods = self._kubectl.list("pods", self._selector)
         replaced = len([pod for pod in pods if pod["metadata"]["uid"] != self.uid])
-        statuses: list[dict[str, Any]] = [s for pod in pods for s in pod["status"].get("containerStatuses", [])]
+        statuses: list[dict[str, Any]] = [
+            s for pod in pods for s in pod["status"].get("containerStatuses", [])
+        ]
         return replaced + sum(int(s["restartCount"]) for s in statuses)
 
     def figures(self) -> Figures:

@@ -252,7 +252,8 @@ async def test_a_configuration_that_was_reset_is_mended(webhook: Webhook) -> Non
 
 
 async def test_without_configurations_the_certificate_is_kept_all_the_same() -> None:
-    kube, expiries = FakeKube(), []
+    kube = FakeKube()
+    expiries: list[float] = []
     keeper = CertificateKeeper(
         client=kube,
         identity=IDENTITY,
