@@ -76,5 +76,5 @@ class Helm:
 
     def releases(self) -> list[dict[str, Any]]:
         """What is installed in the namespace."""
-        found: list[dict[str, Any]] = json.loads(self.run("list", "--all", "-o", "json"))
+        found: list[dict[str, Any]] = json.loads(self.run("list", "-o", "json"))
         return found
