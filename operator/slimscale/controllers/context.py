@@ -30,6 +30,7 @@ from slimscale.kubeapi.client import AioKubeClient, load_configuration
 from slimscale.kubeapi.ports import Json, KubeClient
 from slimscale.observe.observer import Observer
 from slimscale.observe.prometheus import PrometheusReader
+from slimscale.observe.sampling import SampleSource
 from slimscale.observe.scrape import PodScraper
 from slimscale.settings import OperatorSettings
 
@@ -129,9 +130,12 @@ async def build_context(
     configuration: Configuration | None = None,
     clock: Clock | None = None,
     rng: Random | None = None,
+    pods_source: SampleSource | None = None,
     on_lease_lost: Callable[[str], None] = exit_now,
 ) -> AppContext:
     """Build all parts; nothing runs yet. Call inside the event loop.
+
+    pods_source: instead of asking the pods over HTTP.
 
     Raises:
         Unavailable: no way to a cluster.
@@ -146,14 +150,9 @@ async def build_context(
     closers: list[Callable[[], Awaitable[None]]] = [client.close]
     heartbeat = Heartbeat(clock, HealthLimits(watch_silence_seconds=settings.watch_silence_seconds))
     prometheus = _prometheus(settings, closers)
-    scraper = PodScraper(
-        clock,
-        timeout_seconds=settings.scrape_timeout_seconds,
-        limit_bytes=settings.scrape_limit_bytes,
-        concurrency=settings.scrape_concurrency,
-    )
-    closers.append(scraper.close)
-    observer = Observer(client, clock, pods_source=scraper, prometheus=prometheus)
+    if pods_source is None:
+        pods_source = _scraper(settings, clock, closers)
+    observer = Observer(client, clock, pods_source=pods_source, prometheus=prometheus)
     leadership = None
     if settings.lease_enabled:
         leadership = Leadership(
@@ -227,6 +226,19 @@ async def build_context(
         stages=stages,
         closers=closers,
     )
+
+
+def _scraper(
+    settings: OperatorSettings, clock: Clock, closers: list[Callable[[], Awaitable[None]]]
+) -> PodScraper:
+    scraper = PodScraper(
+        clock,
+        timeout_seconds=settings.scrape_timeout_seconds,
+        limit_bytes=settings.scrape_limit_bytes,
+        concurrency=settings.scrape_concurrency,
+    )
+    closers.append(scraper.close)
+    return scraper
 
 
 def _prometheus(

@@ -33,23 +33,19 @@ class Heartbeat:
         self._clock = clock
         self._limits = limits
         self._beats: dict[str, float] = {}
-        self._outages: set[str] = set()
         self._loop_seconds = clock.monotonic_seconds()
         self._ready = False
 
     def beat(self, watch: str) -> None:
         """The watch heard something: an event, a bookmark, an end, or a fresh list."""
         self._beats[watch] = self._clock.monotonic_seconds()
-        self._outages.discard(watch)
 
     def outage(self, watch: str) -> None:
-        """The API server refused or was not reached: known, being retried, no silent death."""
-        self._beats[watch] = self._clock.monotonic_seconds()
-        self._outages.add(watch)
+        """The API server refused or was not reached: known and retried, so no silent death."""
+        self.beat(watch)
 
     def drop(self, watch: str) -> None:
         self._beats.pop(watch, None)
-        self._outages.discard(watch)
 
     def loop_turned(self) -> None:
         self._loop_seconds = self._clock.monotonic_seconds()
@@ -74,6 +70,6 @@ class Heartbeat:
         alive = not problems
         return Health(
             alive=alive,
-            ready=alive and self._ready and not self._outages,
+            ready=alive and self._ready,
             problems=tuple(problems),
         )
