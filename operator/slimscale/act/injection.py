@@ -9,7 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from slimscale.act.thread_env import append_java_option, merge_env, thread_variables
+from slimscale.act.thread_env import (
+    AFFINITY_VARIABLES,
+    append_java_option,
+    merge_env,
+    thread_variables,
+    threads_of_a_process,
+)
 from slimscale.api.names import (
     ANNOTATION_INJECTED,
     ANNOTATION_KEPT_ENV,
@@ -85,6 +91,11 @@ def inject(
         if kept:
             annotations[ANNOTATION_KEPT_ENV] = ",".join(kept)
             warnings.append(f"container {container['name']} keeps its own {', '.join(kept)}")
+        if bound := sorted(AFFINITY_VARIABLES & set(kept)):
+            warnings.append(
+                f"{', '.join(bound)} may bind the pods of a node to the same cores; leave it out"
+                " unless the pod has CPUs of its own"
+            )
         _set_cpu(container, choice)
     return InjectionResult(
         patch=_operations(pod, spec, annotations, index), warnings=tuple(warnings)
@@ -133,8 +144,9 @@ def _set_variables(container: Json, choice: InjectionChoice) -> list[str]:
         threads, processes_per_pod=choice.processes_per_pod, extra_names=choice.extra_env
     )
     env, kept = merge_env(container.get("env") or [], variables, override=choice.override_user_env)
-    container["env"] = append_java_option(env, threads) if choice.java_tool_options else env
-    return list(kept)
+    each = threads_of_a_process(threads, choice.processes_per_pod)
+    container["env"] = append_java_option(env, each) if choice.java_tool_options else env
+    return [*kept, *(e["name"] for e in env if e.get("name") in AFFINITY_VARIABLES)]
 
 
 def _set_cpu(container: Json, choice: InjectionChoice) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from slimscale.act.plan_memo import CpuAsk, RolloutEntry
 from slimscale.act.resize_policy import wanted_cpu
-from slimscale.act.thread_env import append_java_option, thread_variables
+from slimscale.act.thread_env import append_java_option, thread_variables, threads_of_a_process
 from slimscale.api.conditions import Reason
 from slimscale.api.simworkload import MAX_THREADS, SimWorkloadSpec
 from slimscale.domain.decision import PodTarget
@@ -108,22 +108,26 @@ def template_variables(
     template: TargetObservation, threads: int, *, spec: SimWorkloadSpec
 ) -> dict[str, str]:
     """The variables to set: all known ones, except those that users set themselves."""
-    wanted = thread_variables(
-        threads,
-        processes_per_pod=spec.threads.processes_per_pod,
-        extra_names=spec.threads.env,
-    )
-    if spec.threads.java_tool_options:
-        wanted |= {e["name"]: e["value"] for e in append_java_option([], threads)}
+    each = threads_of_a_process(threads, spec.threads.processes_per_pod)
+    wanted = thread_variables(each, extra_names=spec.threads.env)
+    override = spec.threads.override_user_env
     present, own = template.template_env, _own_variables(template)
-    return {
+    opaque = set(template.template_opaque_env)
+    chosen = {
         name: value
         for name, value in wanted.items()
-        if name not in present
+        if override
+        or (name not in present and name not in opaque)
         or name in own
-        or present[name] == value
-        or spec.threads.override_user_env
+        or present.get(name) == value
     }
+    if spec.threads.java_tool_options:
+        # Options can be appended to, never replaced: where the user has some, the webhook does it.
+        for entry in append_java_option([], each):
+            name, value = entry["name"], entry["value"]
+            if name not in opaque and (name not in present or name in own or override):
+                chosen[name] = value
+    return chosen
 
 
 def template_cpu(

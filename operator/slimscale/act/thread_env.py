@@ -6,10 +6,22 @@ Runtimes read them once, at start: they are for new pods and for rollouts, never
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["OPENBLAS_MAX_THREADS", "append_java_option", "merge_env", "thread_variables"]
+__all__ = [
+    "AFFINITY_VARIABLES",
+    "OPENBLAS_MAX_THREADS",
+    "append_java_option",
+    "merge_env",
+    "thread_variables",
+    "threads_of_a_process",
+]
 
 OPENBLAS_MAX_THREADS = 64
 """OpenBLAS is built for a greatest count and crashes above it; distributions build it for 64."""
+
+AFFINITY_VARIABLES = frozenset(
+    {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY", "KMP_HW_SUBSET"}
+)
+"""Never set: on shared CPUs they pin the pods of a node to the same cores. A user's own is told."""
 
 _POOL_VARIABLES = (
     "SLIMSCALE_THREADS",
@@ -47,10 +59,15 @@ def thread_variables(
         extra_names: the program's own variables (`spec.threads.env`).
         openblas_max: greatest count for OpenBLAS, whatever the others get.
     """
-    each = max(1, threads // max(1, processes_per_pod))
+    each = threads_of_a_process(threads, processes_per_pod)
     variables = dict.fromkeys((*_POOL_VARIABLES, *extra_names), str(each))
     variables[_OPENBLAS] = str(min(each, openblas_max))
     return variables
+
+
+def threads_of_a_process(threads: int, processes_per_pod: int) -> int:
+    """The floor of a pod's threads over its processes, at least 1."""
+    return max(1, threads // max(1, processes_per_pod))
 
 
 def merge_env(

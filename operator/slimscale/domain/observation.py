@@ -158,6 +158,8 @@ class TargetObservation:
     template_resources: ContainerResources
     template_env: Mapping[str, str] = field(default_factory=dict)
     """Plain values of the container's variables that the template sets; secrets are left out."""
+    template_opaque_env: tuple[str, ...] = ()
+    """Names of the other variables that it sets: their values are no counts and are not kept."""
     rollout_in_progress: bool = False
     rollout_failed: bool = False
     template_managed_fields: tuple[str, ...] = ()

@@ -1,5 +1,6 @@
 """The target: which object, which container, which pods, and whether it is rolling."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -26,7 +27,7 @@ TARGET_PLURALS = {
 }
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 _OPERATORS = {"In": "in", "NotIn": "notin"}
-_ENV_VALUE_LIMIT = 256
+_JAVA_COUNT = re.compile(r"-XX:ActiveProcessorCount=[0-9]{1,4}")
 
 
 class TargetUnresolved(Exception):
@@ -66,6 +67,7 @@ def observe_target(workload: Json, spec: SimWorkloadSpec) -> TargetObservation:
         container=str(container["name"]),
         template_resources=container_resources(container.get("resources")),
         template_env=_plain_env(container.get("env") or []),
+        template_opaque_env=_opaque_env(container.get("env") or []),
         rollout_in_progress=in_progress,
         rollout_failed=failed,
         template_managed_fields=other_managers(
@@ -128,8 +130,14 @@ def _plain_env(env: Iterable[Json]) -> dict[str, str]:
     }
 
 
+def _opaque_env(env: Iterable[Json]) -> tuple[str, ...]:
+    """Names of the rest: a user's lists, options and references, which no rollout may replace."""
+    names = {str(entry.get("name", "")) for entry in env}
+    return tuple(sorted(names - set(_plain_env(env))))
+
+
 def _is_thread_like(value: str) -> bool:
-    return len(value) <= 4 and value.isdigit()
+    return (len(value) <= 4 and value.isdigit()) or _JAVA_COUNT.fullmatch(value) is not None
 
 
 def _desired_replicas(kind: str, workload: Json) -> int:
