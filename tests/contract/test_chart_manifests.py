@@ -146,9 +146,12 @@ def test_services_and_network_policy_select_the_operators_pod() -> None:
         selectors += [
             p["spec"]["podSelector"]["matchLabels"] for p in of_kind(documents, "NetworkPolicy")
         ]
-        assert selectors
+        selectors.append(deployment(documents)["spec"]["selector"]["matchLabels"])
+        assert len(selectors) > 1
         for selector in selectors:
             assert selector.items() <= labels.items()
+            # a Deployment's selector can never change: one with a version breaks every upgrade
+            assert not {"app.kubernetes.io/version", "helm.sh/chart"} & set(selector)
 
 
 def test_metrics_are_open_to_the_own_namespace_alone_unless_widened() -> None:
