@@ -14,6 +14,7 @@ from slimscale.domain.observation import (
     NodeRoom,
     OtherOwner,
     QosClass,
+    ResizeCondition,
     ResizeState,
 )
 from slimscale.domain.plan import PodState, ResizePod, SetThreads
@@ -462,3 +463,19 @@ def test_what_is_remembered_of_pods_that_are_gone_is_dropped() -> None:
 
 def _resizes(pod: FollowedPod) -> list[ResizePod]:
     return [write for write in pod.writes if isinstance(write, ResizePod)]
+
+
+def test_a_limit_that_was_added_and_cannot_be_removed_is_shown_without_endless_patches() -> None:
+    """Kubernetes refuses to remove a value, so there is nothing that could be sent."""
+    pod = _followed(
+        pod=pod_with(
+            spec_resources=ContainerResources(1000, 4000, 2**28, 2**29),
+            applied_resources=ContainerResources(1000, None, 2**28, 2**29),
+            resize=ResizeCondition(ResizeState.INFEASIBLE, "no room", 990.0),
+        ),
+        kubelet=False,
+        state=ResizeState.INFEASIBLE,
+    )
+    pod.run(PodTarget(4, 1000, 4000), 5)
+    assert pod.writes == []
+    assert _state(pod) is PodState.RESIZE_INFEASIBLE
