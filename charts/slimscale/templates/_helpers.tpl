@@ -44,12 +44,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end -}}
 {{- end }}
 
-{{/* Never kube-system and never our own namespace; of the others the watched ones. */}}
+{{/* Never the system's namespaces and never our own; of the others the watched ones. */}}
 {{- define "slimscale.webhookNamespaceSelector" -}}
 matchExpressions:
   - key: kubernetes.io/metadata.name
     operator: NotIn
-    values: {{ concat (list "kube-system" .Release.Namespace) .Values.webhook.excludedNamespaces | uniq | toJson }}
+    values: {{ concat (list "kube-system" "kube-public" "kube-node-lease" .Release.Namespace) .Values.webhook.excludedNamespaces | uniq | toJson }}
   {{- with .Values.watchNamespaces }}
   - key: kubernetes.io/metadata.name
     operator: In
