@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from slimscale.api.names import API_VERSION, SIMWORKLOAD_PLURAL
 from slimscale.api.simworkload import TargetRef, UpdateMode
 from slimscale.domain.observation import ConflictKind, OtherOwner
-from slimscale.exceptions import NotPermitted, Unavailable
+from slimscale.exceptions import NotPermitted
 from slimscale.kubeapi.paths import collection
 from slimscale.kubeapi.ports import Json, KubeClient
 
@@ -18,13 +18,17 @@ _VPA = ("autoscaling.k8s.io/v1", "verticalpodautoscalers")
 async def read_other_owners(
     client: KubeClient, *, simworkload: Json, target: TargetRef, container: str
 ) -> tuple[OtherOwner, ...]:
-    """All in the SimWorkload's own namespace. A list that is refused counts as empty."""
+    """All in the SimWorkload's own namespace. A list that is not permitted counts as empty.
+
+    Raises:
+        Unavailable: no answer. Not the same as nobody there: the caller goes by what it knew.
+    """
     namespace = str(simworkload["metadata"]["namespace"])
 
     async def all_of(api_version: str, plural: str) -> list[Json]:
         try:
             return (await client.list(collection(api_version, plural, namespace))).items
-        except (NotPermitted, Unavailable):
+        except NotPermitted:
             return []
 
     return (

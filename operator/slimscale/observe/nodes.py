@@ -45,14 +45,16 @@ class NodeReader:
             if known is None or now - known.at_seconds > self._max_age_seconds:
                 if now < self._refused_until_seconds:
                     continue
-                known = _Known(now, await self._read_node(name, now))
+                known = _Known(now, await self._read_node(name, now, known))
                 self._known[name] = known
             if known.room is not None:
                 rooms[name] = known.room
         self._forget_old()
         return rooms
 
-    async def _read_node(self, name: str, now_seconds: float) -> NodeRoom | None:
+    async def _read_node(
+        self, name: str, now_seconds: float, before: _Known | None
+    ) -> NodeRoom | None:
         try:
             node = await self._client.get(item("v1", "nodes", name))
             pods = await self._client.list(
@@ -62,7 +64,7 @@ class NodeReader:
             self._refused_until_seconds = now_seconds + _REFUSED_AGAIN_SECONDS
             return None
         except Unavailable:
-            return None
+            return before.room if before is not None else None
         return _room(name, node, pods.items) if node is not None else None
 
     def _forget_old(self) -> None:

@@ -7,8 +7,13 @@ from dataclasses import replace
 from slimscale.api.conditions import Reason
 from slimscale.api.simworkload import MetricsSource, SimWorkloadSpec
 from slimscale.domain.clock import Clock
-from slimscale.domain.observation import Observation, PodObservation, TargetObservation
-from slimscale.exceptions import NotPermitted
+from slimscale.domain.observation import (
+    Observation,
+    OtherOwner,
+    PodObservation,
+    TargetObservation,
+)
+from slimscale.exceptions import NotPermitted, Unavailable
 from slimscale.kubeapi.paths import collection, item
 from slimscale.kubeapi.ports import Json, KubeClient
 from slimscale.observe.conflicts import read_other_owners
@@ -59,6 +64,7 @@ class Observer:
         self._prometheus = prometheus
         self._nodes = nodes if nodes is not None else NodeReader(client, clock)
         self._samplers: dict[Key, tuple[str, Sampler]] = {}
+        self._owners: dict[Key, tuple[OtherOwner, ...]] = {}
 
     async def observe(self, simworkload: Json, spec: SimWorkloadSpec) -> Observation:
         """Look once.
@@ -104,17 +110,13 @@ class Observer:
             limit_range=bounds,
             quota_free_limit_millicores=quota[0],
             quota_free_request_millicores=quota[1],
-            other_owners=await read_other_owners(
-                self._client,
-                simworkload=simworkload,
-                target=spec.target_ref,
-                container=target.container,
-            ),
+            other_owners=await self._other_owners(simworkload, spec, target.container),
             metrics_problem=problem,
         )
 
     async def forget(self, key: Key) -> None:
         """Stop sampling for an object that is gone or has no target."""
+        self._owners.pop(key, None)
         known = self._samplers.pop(key, None)
         if known is not None:
             await known[1].stop()
@@ -122,6 +124,21 @@ class Observer:
     async def close(self) -> None:
         for key in list(self._samplers):
             await self.forget(key)
+
+    async def _other_owners(
+        self, simworkload: Json, spec: SimWorkloadSpec, container: str
+    ) -> tuple[OtherOwner, ...]:
+        key = (str(simworkload["metadata"]["namespace"]), str(simworkload["metadata"]["name"]))
+        try:
+            owners = await read_other_owners(
+                self._client, simworkload=simworkload, target=spec.target_ref, container=container
+            )
+        except Unavailable:
+            if key not in self._owners:
+                raise  # nobody can say yet whether we may write
+            return self._owners[key]
+        self._owners[key] = owners
+        return owners
 
     async def _target(self, namespace: str, spec: SimWorkloadSpec) -> TargetObservation:
         reference = spec.target_ref

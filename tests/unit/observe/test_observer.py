@@ -5,6 +5,8 @@ from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from slimscale.act.permissions import allowed
 from slimscale.api.simworkload import SimWorkloadSpec
 from slimscale.domain.contract import ContractSample
@@ -15,7 +17,7 @@ from slimscale.kubeapi.ports import Json
 from slimscale.observe.nodes import NodeReader
 from slimscale.observe.observer import Observer
 from slimscale.observe.scrape import SampleOutcome, ScrapeTarget
-from tests.support.fake_kube import FakeKube
+from tests.support.fake_kube import Call, FakeKube
 from tests.support.observations import make_sample
 from tests.support.raw_objects import deployment, pod, simworkload
 from tests.support.virtual_time import LoopClock, run_virtual
@@ -190,6 +192,28 @@ def test_an_hpa_and_an_elder_simworkload_are_seen_by_kind_and_name() -> None:
             OtherOwner(ConflictKind.HPA_ON_CPU, "h"),
             OtherOwner(ConflictKind.SECOND_SIMWORKLOAD, "elder"),
         )
+
+    _run(main())
+
+
+def test_another_owner_does_not_vanish_because_a_list_gets_no_answer() -> None:
+    async def main() -> None:
+        world = _world()
+        reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "ants"}
+        hpa = {"metadata": {"name": "h"}, "spec": {"scaleTargetRef": reference}}
+        world.kube.add(collection("autoscaling/v2", "horizontalpodautoscalers", "ns"), hpa)
+
+        def no_answer(call: Call) -> Exception | None:
+            return Unavailable("busy") if "autoscalers" in call.resource else None
+
+        world.kube.before = no_answer
+        with pytest.raises(Unavailable):
+            await world.look()
+        world.kube.before = None
+        assert (await world.look()).other_owners
+        world.kube.before = no_answer
+        assert (await world.look()).other_owners
+        await world.observer.close()
 
     _run(main())
 
