@@ -7,6 +7,8 @@ from uuid import uuid4
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from slimscale.api.names import SYSTEM_NAMESPACES
+
 __all__ = ["OperatorSettings"]
 
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -72,6 +74,11 @@ class OperatorSettings(BaseSettings):
         if len(set(ports)) != len(ports):
             raise ValueError("health, metrics and webhook need ports of their own")
         return self
+
+    @property
+    def never_namespaces(self) -> tuple[str, ...]:
+        """Where nothing is changed even if a SimWorkload is there: the system's and our own."""
+        return (*SYSTEM_NAMESPACES, self.own_namespace)
 
     def identity(self) -> str:
         """Unique to this process: a container that restarts in its pod is another holder."""

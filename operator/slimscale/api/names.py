@@ -9,6 +9,9 @@ SIMWORKLOAD_PLURAL = "simworkloads"
 
 FIELD_MANAGER = "slimscale"
 
+SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
+"""Whose workloads are never changed, whoever asks for it; nor are those beside the operator."""
+
 LABEL_INJECT = f"{GROUP}/inject"
 """On a pod template: `"true"` lets the webhook add thread variables and the annotation volume."""
 

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from slimscale.api.simworkload import SimWorkload
 
-__all__ = ["describe_errors", "validate_simworkload"]
+__all__ = ["describe_errors", "describe_never_namespace", "validate_simworkload"]
 
 _MAX_MESSAGES = 8
 _MAX_SHOWN_VALUE = 60
@@ -42,6 +42,14 @@ def describe_errors(error: ValidationError) -> list[str]:
     if len(lines) > _MAX_MESSAGES:
         lines = [*lines[:_MAX_MESSAGES], f"and {len(lines) - _MAX_MESSAGES} more"]
     return lines
+
+
+def describe_never_namespace(namespace: str) -> str:
+    """Why a SimWorkload in a namespace of the system or of the operator is refused."""
+    return (
+        f"metadata.namespace {namespace}: workloads there are never changed; create the"
+        " SimWorkload beside its target in another namespace"
+    )
 
 
 def _line(entry: dict[str, Any]) -> str:

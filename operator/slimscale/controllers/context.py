@@ -196,6 +196,7 @@ async def build_context(
         lease_held=leadership.held if leadership is not None else lambda: True,
         resync_seconds=settings.resync_seconds,
         forget_key=queue.forget,
+        never_namespaces=settings.never_namespaces,
     )
     audit = WatchAudit(heartbeat)
     resync = Resync(

@@ -10,7 +10,11 @@ from pydantic import ValidationError
 
 from slimscale.api.names import API_VERSION, SIMWORKLOAD_PLURAL
 from slimscale.api.simworkload import SimWorkloadSpec
-from slimscale.api.validation import describe_errors, validate_simworkload
+from slimscale.api.validation import (
+    describe_errors,
+    describe_never_namespace,
+    validate_simworkload,
+)
 from slimscale.controllers.injection_catalog import CatalogEntry, InjectionCatalog, choice_for
 from slimscale.controllers.pod_watch import PodWatches
 from slimscale.controllers.stages import (
@@ -62,7 +66,10 @@ class SimWorkloadController:
         lease_held: Callable[[], bool],
         resync_seconds: float,
         forget_key: Callable[[Key], None] = lambda _key: None,
+        never_namespaces: tuple[str, ...] = (),
     ) -> None:
+        """never_namespaces: nothing is changed there. The webhook refuses first, but it may be
+        down or switched off, and then lets everything through."""
         self._client = client
         self._clock = clock
         self._stages = stages
@@ -71,6 +78,7 @@ class SimWorkloadController:
         self._lease_held = lease_held
         self._resync_seconds = resync_seconds
         self._forget_key = forget_key
+        self._never_namespaces = never_namespaces
 
     async def reconcile(self, key: Key) -> float | None:
         """Return seconds until the next look; None when the object is gone.
@@ -83,15 +91,20 @@ class SimWorkloadController:
         if raw is None or "deletionTimestamp" in raw["metadata"]:
             await self.forget(key)
             return None
+        if namespace in self._never_namespaces:
+            return await self._refuse(key, raw, [describe_never_namespace(namespace)])
         try:
             spec = validate_simworkload(raw).spec
         except ValidationError as error:
-            # Only the user can mend it, and his change wakes us: no retry.
-            await self._release(key)
-            if self._lease_held():
-                await self._stages.status.refuse(raw, describe_errors(error))
-            return self._resync_seconds
+            return await self._refuse(key, raw, describe_errors(error))
         return await self._reconcile_valid(key, raw, spec)
+
+    async def _refuse(self, key: Key, raw: Json, problems: list[str]) -> float:
+        """Only the user can mend it, and his change wakes us: no retry."""
+        await self._release(key)
+        if self._lease_held():
+            await self._stages.status.refuse(raw, problems)
+        return self._resync_seconds
 
     async def forget(self, key: Key) -> None:
         """The object is gone. Its pods keep what they have."""

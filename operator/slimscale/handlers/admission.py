@@ -16,7 +16,11 @@ from pydantic import ValidationError
 
 from slimscale.act.injection import inject
 from slimscale.api.names import WEBHOOK_INJECT_PATH, WEBHOOK_VALIDATE_PATH
-from slimscale.api.validation import describe_errors, validate_simworkload
+from slimscale.api.validation import (
+    describe_errors,
+    describe_never_namespace,
+    validate_simworkload,
+)
 from slimscale.controllers.injection_catalog import InjectionCatalog
 
 __all__ = ["AdmissionServer", "serving_context"]
@@ -122,9 +126,6 @@ class AdmissionServer:
             message = "; ".join(describe_errors(error))[:_MAX_MESSAGE]
             return {"allowed": False, "status": {"code": 422, "message": message}}
         if workload.metadata.namespace in self._never_namespaces:
-            message = (
-                f"metadata.namespace {workload.metadata.namespace}: workloads there are never"
-                " changed; create the SimWorkload beside its target in another namespace"
-            )
+            message = describe_never_namespace(workload.metadata.namespace)
             return {"allowed": False, "status": {"code": 422, "message": message}}
         return {"allowed": True}

@@ -13,7 +13,6 @@ __all__ = ["serve_admission"]
 _log = logging.getLogger(__name__)
 _REFRESH_SECONDS = 60.0
 _RETRY_SECONDS = 5.0
-_SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
 
 
 async def serve_admission(context: AppContext) -> None:
@@ -35,7 +34,7 @@ async def serve_admission(context: AppContext) -> None:
     )
     server = AdmissionServer(
         catalog=context.catalog,
-        never_namespaces=(*_SYSTEM_NAMESPACES, settings.own_namespace),
+        never_namespaces=settings.never_namespaces,
     )
     listening = False
     try:
