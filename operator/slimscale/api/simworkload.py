@@ -74,6 +74,8 @@ class TargetRef(KubeModel):
 
 
 class UpdatePolicy(KubeModel):
+    """What may be changed, and how long a change may take."""
+
     mode: UpdateMode = Field(
         default=UpdateMode.OFF,
         description="Off only recommends; Initial sets new pods; InPlace changes running pods and"
@@ -91,6 +93,8 @@ class UpdatePolicy(KubeModel):
 
 
 class Threads(KubeModel):
+    """Bounds of the thread count of a pod, and how the program learns it."""
+
     min: int = Field(
         default=1, ge=1, le=MAX_THREADS, description="Fewest threads a pod may be given."
     )
@@ -121,6 +125,8 @@ class Threads(KubeModel):
 
 
 class Cpu(KubeModel):
+    """Bounds of the CPU limit of a pod, and how it follows the threads."""
+
     min: CpuQuantity = Field(default="100m", description="Lower end of the CPU limit, at least 1m.")
     max: CpuQuantity | None = Field(
         default=None, description="Upper end of the CPU limit; unset, the node's room is the bound."
@@ -148,6 +154,8 @@ class Cpu(KubeModel):
 
 
 class Objective(KubeModel):
+    """What the thread count and the CPU are chosen for."""
+
     type: ObjectiveType = Field(
         default=ObjectiveType.MAX_THROUGHPUT,
         description="MaxThroughput: the most tasks a second. Efficiency: as long as a further step"
@@ -192,6 +200,8 @@ class PrometheusMetrics(KubeModel):
 
 
 class Metrics(KubeModel):
+    """Where the measurements of the pods come from."""
+
     source: MetricsSource = Field(
         default=MetricsSource.PODS,
         description="Pods: the operator asks each pod. Prometheus: it asks the configured server.",
@@ -222,6 +232,8 @@ class Metrics(KubeModel):
 
 
 class Tuning(KubeModel):
+    """When a target is looked at again, and when a change is taken back."""
+
     online: bool = Field(default=True, description="Re-predict when a change of load is detected.")
     window_seconds: int = Field(
         default=15, ge=2, le=600, description="Length of the window that a decision looks at."
@@ -320,17 +332,31 @@ class ModelInputs(KubeModel):
 
 
 class SimWorkloadStatus(KubeModel):
-    observed_generation: int | None = None
+    observed_generation: int | None = Field(
+        default=None, description="Generation of the spec that this status is about."
+    )
     selector: str | None = Field(default=None, max_length=2048)
-    replicas: int | None = None
-    current: ResourceChoice | None = None
-    target: ResourceChoice | None = None
-    lower_bound: ResourceChoice | None = None
-    upper_bound: ResourceChoice | None = None
-    uncapped_target: ResourceChoice | None = None
+    replicas: int | None = Field(default=None, description="Pods of the target.")
+    current: ResourceChoice | None = Field(
+        default=None, description="What the pods use: acknowledged threads and applied CPU."
+    )
+    target: ResourceChoice | None = Field(default=None, description="What the pods are to use.")
+    lower_bound: ResourceChoice | None = Field(
+        default=None, description="Least choice that is as good within the tolerance."
+    )
+    upper_bound: ResourceChoice | None = Field(
+        default=None, description="Greatest choice that is as good within the tolerance."
+    )
+    uncapped_target: ResourceChoice | None = Field(
+        default=None, description="The target before bounds, LimitRange, quota and the node's room."
+    )
     ratio: float | None = Field(default=None, description="r: task time over dispatch time.")
-    predicted_tasks_per_second: float | None = None
-    measured_tasks_per_second: float | None = None
+    predicted_tasks_per_second: float | None = Field(
+        default=None, description="At the target, of a pod."
+    )
+    measured_tasks_per_second: float | None = Field(
+        default=None, description="In the last window, of a pod."
+    )
     confidence: str | None = Field(
         default=None, max_length=6, pattern=r"^(High|Medium|Low|None)$",
         description="How far the figures carry; None: there were no measurements.",
@@ -343,10 +369,12 @@ class SimWorkloadStatus(KubeModel):
         default_factory=list, max_length=MAX_REPORTED_PODS,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )  # fmt: skip
-    acknowledged_pods: int | None = None
+    acknowledged_pods: int | None = Field(
+        default=None, description="Pods that report the target as applied."
+    )
     kept_env: list[EnvName] = Field(default_factory=list, max_length=32)
     history: list[HistoryEntry] = Field(default_factory=list, max_length=HISTORY_LENGTH)
-    last_changed: datetime | None = None
+    last_changed: datetime | None = Field(default=None, description="When the target changed last.")
     conditions: list[Condition] = Field(
         default_factory=list, max_length=16,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
