@@ -342,10 +342,12 @@ class SimWorkloadStatus(KubeModel):
     )
     target: ResourceChoice | None = Field(default=None, description="What the pods are to use.")
     lower_bound: ResourceChoice | None = Field(
-        default=None, description="Least choice that is as good within the tolerance."
+        default=None,
+        description="The lower end of what the target may be, given how uncertain the figures are.",
     )
     upper_bound: ResourceChoice | None = Field(
-        default=None, description="Greatest choice that is as good within the tolerance."
+        default=None,
+        description="The upper end of what the target may be, given how uncertain the figures are.",
     )
     uncapped_target: ResourceChoice | None = Field(
         default=None, description="The target before bounds, LimitRange, quota and the node's room."
