@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import aiohttp
+import kopf
 import pytest
 from kubernetes.aio.client import Configuration
 from prometheus_client import CollectorRegistry
@@ -19,10 +20,17 @@ from slimscale.domain.observation import Observation
 from slimscale.handlers.admission import AdmissionServer, serving_context
 from slimscale.handlers.main import serve
 from slimscale.handlers.probes import ProbeServer
+from slimscale.handlers.startup import kopf_settings
 from slimscale.kubeapi.ports import Json
 from slimscale.settings import OperatorSettings
-from tests.component.test_operator_loop import SIMWORKLOADS, CannedStages, eventually, operator
-from tests.support.fake_api_server import fake_api_server
+from tests.component.test_operator_loop import (
+    ANTS,
+    SIMWORKLOADS,
+    CannedStages,
+    eventually,
+    operator,
+)
+from tests.support.fake_api_server import WatchFault, fake_api_server
 from tests.support.raw_objects import deployment, pod, simworkload
 
 pytestmark = pytest.mark.component
@@ -145,3 +153,25 @@ def free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
+
+
+async def test_kopf_s_own_watch_recovers_from_a_silent_death(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A1: with the resync far away, only a new watch can tell of the change."""
+
+    def impatient() -> kopf.OperatorSettings:
+        settings = kopf_settings()
+        settings.watching.inactivity_timeout = 0.5
+        settings.watching.reconnect_backoff = 0.1
+        return settings
+
+    monkeypatch.setattr("slimscale.handlers.kopf_thread.kopf_settings", impatient)
+    async with operator(resync_seconds=3600) as running:
+        running.api.kube.add(SIMWORKLOADS, simworkload(threads={"max": 2}))
+        await eventually(lambda: running.status().get("target") == {"threads": 2})
+        running.api.break_watches(WatchFault.BLACK_HOLE)
+        await eventually(lambda: running.api.faults_met)
+        running.api.kube.edit(ANTS, lambda thing: thing["spec"]["threads"].update(max=7))
+        running.api.fault = WatchFault.NONE
+        await eventually(lambda: running.status().get("target") == {"threads": 7}, seconds=20)
