@@ -174,4 +174,4 @@ async def test_kopf_s_own_watch_recovers_from_a_silent_death(
         await eventually(lambda: running.api.faults_met)
         running.api.kube.edit(ANTS, lambda thing: thing["spec"]["threads"].update(max=7))
         running.api.fault = WatchFault.NONE
-        await eventually(lambda: running.status().get("target") == {"threads": 7}, seconds=20)
+        await eventually(lambda: running.status().get("target") == {"threads": 7}, seconds=8)
