@@ -130,7 +130,10 @@ class Running:
 
 @asynccontextmanager
 async def operator(**settings: Any) -> AsyncIterator[Running]:
+    """document_at: a path and what the API server answers there; the rest are settings."""
+    path, document = settings.pop("document_at", ("", {}))
     async with fake_api_server() as api:
+        api.documents[path] = document
         api.kube.add(collection("apps/v1", "deployments", "ns"), deployment())
         api.kube.add(PODS, pod())
         canned: list[CannedStages] = []

@@ -50,6 +50,8 @@ class FakeApiServer:
     fault_plural: str = "simworkloads"
     served: set[str] = field(default_factory=lambda: set(_RESOURCES))
     """Discovery paths that are there: take one out and the CRD is not established."""
+    documents: dict[str, Json] = field(default_factory=dict)
+    """Answers to further paths, such as the OpenAPI documents."""
     faults_met: int = 0
     requests: list[tuple[str, str]] = field(default_factory=list)
     _streams: set[asyncio.Task[Any]] = field(default_factory=set)
@@ -65,6 +67,10 @@ class FakeApiServer:
         self.requests.append((request.method, path))
         if path in ("/version", "/api", "/apis") or path in _RESOURCES:
             return self._discovery(path)
+        if path in self.documents:
+            return web.json_response(self.documents[path])
+        if not path.startswith(("/api/", "/apis/")):
+            return _status(404, "no such path")
         try:
             if request.query.get("watch") == "true":
                 return await self._watch(request)

@@ -88,6 +88,11 @@ class OperatorMetrics:
             "slimscale_webhook_certificate_expiry_timestamp_seconds",
             "When the webhook's certificate ends, seconds since the epoch.", registry=registry,
         )  # fmt: skip
+        self.crd_missing_fields = Gauge(
+            "slimscale_crd_missing_fields",
+            "Fields that the installed CRD lacks, at start; above 0: apply this release's CRD.",
+            registry=registry,
+        )
         self._gauges = (
             self.target_threads, self.current_threads, self.target_cpu_cores, self.measured_rate,
             self.predicted_rate, self.unacknowledged_pods, self.ready, self.observation_age,

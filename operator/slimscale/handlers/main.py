@@ -11,6 +11,7 @@ from signal import SIGINT, SIGTERM
 import kopf
 
 from slimscale.controllers.context import AppContext, build_context
+from slimscale.controllers.crd_check import report_missing_fields
 from slimscale.controllers.json_log import set_up_logging
 from slimscale.controllers.resync import WATCH_NAME, key_of
 from slimscale.controllers.wiring import make_stages
@@ -80,6 +81,7 @@ async def serve(context: AppContext, stop: asyncio.Event) -> None:
 
 async def _watch(context: AppContext) -> None:
     await context.wait_for_api()
+    await report_missing_fields(context.client, context.metrics.crd_missing_fields.set)
     loop = asyncio.get_running_loop()
 
     def heard(thing: Json, deleted: bool, matters: bool) -> None:
