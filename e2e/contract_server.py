@@ -54,8 +54,8 @@ class Pool:
         self.lock = threading.Lock()
         self.started = time.time()
         self.updated = self.started
-        # As a program with OpenMP would: the variable that SlimScale sets wins over its own.
-        self.threads = int(os.environ.get("OMP_NUM_THREADS") or os.environ.get("SIM_THREADS", "8"))
+        # What SlimScale sets (spec.threads.env) wins over the guess in the template.
+        self.threads = int(os.environ.get("POOL_THREADS") or os.environ.get("SIM_THREADS", "8"))
         self.tasks = self.cpu = self.task_sum = self.dispatch_sum = 0.0
         self.task_counts = dict.fromkeys(BOUNDS, 0.0)
         self.dispatch_counts = dict.fromkeys(BOUNDS, 0.0)

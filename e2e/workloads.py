@@ -27,7 +27,7 @@ def simworkload(name: str, target: str, *, mode: str = "InPlace", **spec: Any) -
         "spec": {
             "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": target},
             "containerName": CONTAINER,
-            "threads": {"min": 1, "max": 64},
+            "threads": {"min": 1, "max": 64, "env": ["POOL_THREADS"]},
             "cpu": {"min": "100m", "max": "1500m"},
             "tuning": QUICK_TUNING,
             "metrics": QUICK_METRICS,
