@@ -200,9 +200,15 @@ def test_secrets_in_variables_never_leave_the_template() -> None:
         {"name": "PASSWORD", "value": "S3CR3T"},
         {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
         {"name": "OMP_NUM_THREADS", "value": "8"},
+        {"name": "MKL_NUM_THREADS", "value": "8,2"},
+        {"name": "JAVA_TOOL_OPTIONS", "value": "-XX:ActiveProcessorCount=8"},
     ]
     seen = observe_target(raw, _spec())
-    assert dict(seen.template_env) == {"OMP_NUM_THREADS": "8"}
+    assert dict(seen.template_env) == {
+        "OMP_NUM_THREADS": "8",
+        "JAVA_TOOL_OPTIONS": "-XX:ActiveProcessorCount=8",
+    }
+    assert set(seen.template_opaque_env) == {"PASSWORD", "TOKEN", "MKL_NUM_THREADS"}
     assert "S3CR3T" not in repr(seen)
 
 
