@@ -1,7 +1,6 @@
 """The target: which object, which container, which pods, and whether it is rolling."""
 
 import re
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
