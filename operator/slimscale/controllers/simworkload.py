@@ -1,6 +1,7 @@
 """Reconcile one SimWorkload: observe, decide, plan, act, report. Level-based, safe to repeat."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,6 +38,7 @@ from slimscale.kubeapi.ports import Json, KubeClient
 
 __all__ = ["SimWorkloadController", "Stages", "next_look_seconds"]
 
+_log = logging.getLogger(__name__)
 _UNRESOLVED_SECONDS = 30.0
 """A target that is missing may appear without an event that we would hear."""
 _AFTER_FAILED_WRITE_SECONDS = 5.0
@@ -89,6 +91,7 @@ class SimWorkloadController:
         namespace, name = key
         raw = await self._client.get(item(API_VERSION, SIMWORKLOAD_PLURAL, name, namespace))
         if raw is None or "deletionTimestamp" in raw["metadata"]:
+            _log.info("gone: its pods keep their threads and CPU", extra={"object": "/".join(key)})
             await self.forget(key)
             return None
         if namespace in self._never_namespaces:
