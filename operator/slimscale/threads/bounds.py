@@ -131,8 +131,9 @@ def _node_room(
     rooms: list[tuple[float, str]] = []
     for name, pods in neighbours.items():
         node = observation.nodes[name]
-        others = max(p.other_cpu_request_millicores for p in pods)
-        room = float(node.allocatable_millicores - others)
+        # A limit reserves nothing, so it may reach the whole node; what requests leave bounds it
+        # only through the request that moves with it.
+        room = float(node.allocatable_millicores)
         if share > 0:
             free = request + node.free_millicores / len(pods)
             room = min(room, free / share)

@@ -50,6 +50,8 @@ class Estimate:
     saturated: bool
     serial_seconds: float | None
     serial_threads: int | None
+    points: tuple[LoadPoint, ...]
+    """What was measured in this load at about this CPU."""
     crowd_seen: bool
     """The contention was read off this window: it holds for the load from now on."""
     uncertainty: float
@@ -84,8 +86,8 @@ def estimate_parameters(
     `cores` is the CPU that one container may use: its quota or, without one, its node's cores.
     """
     notes: list[str] = []
-    dispatch, dispatch_known = _dispatch(window, notes)
     cpu = window.task_cpu_seconds
+    dispatch, dispatch_known = _dispatch(window, notes, cpu=cpu or 0.0)
     if cpu is None and window.cpu_seconds_a_task is not None:
         cpu = max(0.0, window.cpu_seconds_a_task - dispatch)
         notes.append("CPU a task taken from the container's use")
@@ -126,6 +128,7 @@ def estimate_parameters(
         saturated=window.saturated,
         serial_seconds=regime.serial_seconds,
         serial_threads=regime.serial_threads,
+        points=_same_cpu(regime.points, cores),
         crowd_seen=regime.serial_seconds is None and _crowd(window) is not None,
         uncertainty=uncertainty,
         confidence=confidence,
@@ -133,7 +136,7 @@ def estimate_parameters(
     )
 
 
-def _dispatch(window: WorkloadWindow, notes: list[str]) -> tuple[float, bool]:
+def _dispatch(window: WorkloadWindow, notes: list[str], *, cpu: float) -> tuple[float, bool]:
     mean, median = window.dispatch_seconds, window.dispatch_median_seconds
     if mean is None or mean <= 0:
         notes.append(f"no dispatch time served, {_seconds(ASSUMED_DISPATCH_SECONDS)} assumed")
@@ -141,6 +144,12 @@ def _dispatch(window: WorkloadWindow, notes: list[str]) -> tuple[float, bool]:
     if median:
         # A thread that loses its CPU while it dispatches holds it for a time slice: not S.
         mean = min(mean, 3.0 * median)
+    if window.saturated and window.tasks_per_second > 0:
+        # One dispatcher hands over T tasks a second: T*S <= 1. And a task with its dispatch takes
+        # no longer than a thread's share of the time: Z + S <= k/T. A program that runs a task in
+        # the caller's own thread has next to no dispatch, whatever a hand-over would cost it.
+        turn = 1.0 / window.tasks_per_second
+        mean = min(mean, turn, max(window.threads * turn - cpu, 0.0))
     return max(mean, 1e-7), True
 
 
@@ -248,9 +257,8 @@ def _with_contention(
         notes.append(f"{crowd:.3g} threads at the dispatcher slow it {1 + growth:.3g} times")
         return replace(parameters, contention_handover=handover, contention_linear=linear)
     measured = [LoadPoint(window.threads, parameters.cpu_servers, window.tasks_per_second)]
-    fitted = _fit_handover(
-        parameters, [*measured, *_same_cpu(regime.points, parameters.cpu_servers)]
-    )
+    known = [p for p in _same_cpu(regime.points, parameters.cpu_servers) if p.threads >= 2]
+    fitted = _fit_handover(parameters, [*measured, *known])
     if fitted != parameters:
         notes.append(f"contended hand-overs cost {fitted.contention_handover:.2g} dispatches more")
     return fitted
@@ -263,8 +271,8 @@ def _crowd(window: WorkloadWindow) -> float | None:
     return crowd if enough else None
 
 
-def _same_cpu(points: tuple[LoadPoint, ...], cores: float) -> list[LoadPoint]:
-    return [p for p in points if p.threads >= 2 and math.isclose(p.cpu_cores, cores, rel_tol=0.05)]
+def _same_cpu(points: tuple[LoadPoint, ...], cores: float) -> tuple[LoadPoint, ...]:
+    return tuple(p for p in points if math.isclose(p.cpu_cores, cores, rel_tol=0.05))
 
 
 def _fit_handover(parameters: NetworkParameters, points: list[LoadPoint]) -> NetworkParameters:

@@ -91,12 +91,19 @@ def _serial_curve(
     """Behind a bottleneck that more threads did not lift: min(k/knee, 1)/S, with 1.2 (6).
 
     Where the knee lies cannot be seen from above it. It is put at half of the fewest threads known
-    to reach the rate, which the next window confirms or the regression guard takes back.
+    to reach the rate, which the next window confirms or the regression guard takes back. Measured
+    points bound it: a thread never does more in larger company (T(k)/k falls with k), so fewer
+    threads that were seen to do little are not promised the whole rate.
     """
     serial = estimate.serial_seconds or parameters.dispatch_seconds
     knee = max(1, math.ceil((estimate.serial_threads or estimate.threads) / 2))
     threads = np.arange(1, max_threads + 1, dtype=np.float64)
-    return np.asarray(np.minimum(threads / knee, 1.0) / serial, dtype=np.float64)
+    curve = np.minimum(threads / knee, 1.0) / serial
+    for point in estimate.points:
+        if point.threads < estimate.threads:
+            share = np.maximum(1.0, threads / point.threads)
+            curve = np.minimum(curve, point.tasks_per_second * share)
+    return np.asarray(curve, dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)
