@@ -16,8 +16,8 @@ from rich.console import Console
 from e2e import images
 from e2e.cluster import kind
 from e2e.demo.arms import SimulationPod, simulation_manifest, status_of
-from e2e.demo.report import TimelinePoint, draw, results_table
-from e2e.demo.verdict import Arm, PhaseResult, failures
+from e2e.demo.report import draw, results_table
+from e2e.demo.verdict import Arm, PhaseResult, TimelinePoint, failures, seconds_to_reach
 from e2e.helm import Helm
 from e2e.kubectl import Kubectl
 from e2e.paths import ROOT, STATE
@@ -89,7 +89,8 @@ class Demo:
             self._measure(phase, must_be_better=must_be_better, followed=followed)
 
     def _follow(self, phase: str, since: float) -> float:
-        """Wait until the target is acknowledged and stays; seconds until it first was so."""
+        """Watch until the acknowledged target stays; seconds until its neighbourhood was reached."""
+        start = len(self.timeline)
         reached: tuple[int | None, str | None] | None = None
         reached_at = time.monotonic()
         end = since + 3 * FOLLOW_WITHIN_SECONDS
@@ -101,8 +102,9 @@ class Demo:
             elif time.monotonic() - reached_at >= SETTLED_SECONDS:
                 break
             time.sleep(1.0)
-        seconds = reached_at - since if reached is not None else float("inf")
-        self._say(f"{phase}: {reached[0] if reached else '?'} threads after {seconds:.0f} s")
+        seconds = seconds_to_reach(self.timeline[start:], since - self._start)
+        threads = self.timeline[-1].threads
+        self._say(f"{phase}: {threads} threads, followed within {seconds:.0f} s")
         return seconds
 
     def _settled_target(self) -> tuple[int | None, str | None] | None:

@@ -1,25 +1,13 @@
 """The table and the picture that the demo ends with."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.table import Table
 
-from e2e.demo.verdict import Arm, PhaseResult
+from e2e.demo.verdict import Arm, PhaseResult, TimelinePoint
 
-__all__ = ["TimelinePoint", "draw", "results_table"]
-
-
-@dataclass(frozen=True, slots=True)
-class TimelinePoint:
-    """The operator's pod at one instant of the live part."""
-
-    seconds: float
-    phase: str
-    threads: int | None
-    cpu_limit_cores: float | None
-    steps_per_second: float | None
+__all__ = ["draw", "results_table"]
 
 
 def results_table(results: Sequence[PhaseResult], *, apply_to_acknowledged_seconds: float) -> Table:
@@ -45,7 +33,10 @@ def results_table(results: Sequence[PhaseResult], *, apply_to_acknowledged_secon
             str(result.restarts),
             f"{result.seconds_to_follow:.0f} s",
         )
-    table.caption = f"from `kubectl apply` to acknowledged: {apply_to_acknowledged_seconds:.1f} s"
+    table.caption = (
+        f"from `kubectl apply` to acknowledged: {apply_to_acknowledged_seconds:.1f} s. Followed: until"
+        " the acknowledged threads stayed within a factor of two of where they settled."
+    )
     return table
 
 

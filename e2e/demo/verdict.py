@@ -4,11 +4,12 @@ Rates are environment steps a second of one arm in one turn. Turns of the three 
 a noisy neighbour hits them alike; the comparison is of turns of the same round.
 """
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Arm", "PhaseResult", "failures"]
+__all__ = ["Arm", "PhaseResult", "TimelinePoint", "failures", "seconds_to_reach"]
 
 NOISE = 0.10
 """What two runs of the very same setting differ by on a shared machine, as a share."""
@@ -47,6 +48,34 @@ class PhaseResult:
     @property
     def against_floor(self) -> float:
         return _median_ratio(self.operator.rates, self.floor.rates)
+
+
+@dataclass(frozen=True, slots=True)
+class TimelinePoint:
+    """The operator's pod at one instant of the live part."""
+
+    seconds: float
+    phase: str
+    threads: int | None
+    cpu_limit_cores: float | None
+    steps_per_second: float | None
+
+
+def seconds_to_reach(timeline: Sequence[TimelinePoint], since_seconds: float) -> float:
+    """From `since` until the acknowledged threads stayed near where they settled in the end.
+
+    Near is a factor of two: the throughput of a pool is flat around its best count, and the last
+    small steps towards it are not what a load change costs. Infinite when nothing was acknowledged.
+    """
+    if not timeline or timeline[-1].threads is None:
+        return math.inf
+    settled = timeline[-1].threads
+    reached = math.inf
+    for point in reversed(timeline):
+        if point.threads is None or not settled / 2 <= point.threads <= settled * 2:
+            break
+        reached = point.seconds
+    return max(0.0, reached - since_seconds)
 
 
 def failures(results: Sequence[PhaseResult], *, follow_within_seconds: float) -> list[str]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from e2e.demo.verdict import Arm, PhaseResult, failures
+from e2e.demo.verdict import Arm, PhaseResult, TimelinePoint, failures, seconds_to_reach
 
 GOOD = PhaseResult(
     phase="blocking",
@@ -59,3 +59,20 @@ def test_rounds_are_compared_pairwise_so_a_slow_round_hits_both_arms() -> None:
         operator=Arm(4, "2", (150.0, 15.0, 150.0)),
     )
     assert slow.against_floor == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize(
+    ("threads", "seconds"),
+    [
+        ([16, 16, 1, 1, 1], 2.0),
+        ([2, 36, 48, 63], 1.0),  # the last steps are small
+        ([1, 2, 16, 2], 3.0),  # it went astray and came back
+        ([1, 1, None], float("inf")),
+        ([4, 4, 4], 0.0),
+    ],
+)
+def test_following_ends_when_the_threads_stay_near_where_they_settle(
+    threads: list[int | None], seconds: float
+) -> None:
+    timeline = [TimelinePoint(10.0 + i, "light", t, 2.0, 1.0) for i, t in enumerate(threads)]
+    assert seconds_to_reach(timeline, 10.0) == seconds
