@@ -175,3 +175,12 @@ async def test_kopf_s_own_watch_recovers_from_a_silent_death(
         running.api.kube.edit(ANTS, lambda thing: thing["spec"]["threads"].update(max=7))
         running.api.fault = WatchFault.NONE
         await eventually(lambda: running.status().get("target") == {"threads": 7}, seconds=8)
+
+
+async def test_metrics_tell_how_long_each_watch_has_been_silent() -> None:
+    async with operator() as running:
+        running.api.kube.add(SIMWORKLOADS, simworkload())
+        value = running.context.registry.get_sample_value
+        for watch in ("simworkloads", "pods"):
+            name, labels = "slimscale_watch_age_seconds", {"watch": watch}
+            await eventually(lambda: value(name, labels) is not None)  # noqa: B023

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from slimscale.act.injection import InjectionChoice
+from slimscale.api.conditions import ConditionType
 from slimscale.api.quantity import parse_millicores
 from slimscale.api.simworkload import LimitPolicy, SimWorkload, SimWorkloadSpec, UpdateMode
 from slimscale.domain.decision import PodTarget
+from slimscale.domain.observation import ConflictKind
 
 __all__ = ["CatalogEntry", "InjectionCatalog", "choice_for", "entry_from_status"]
 
@@ -40,12 +42,16 @@ class InjectionCatalog:
         self._entries.pop(key, None)
 
     def lookup(self, *, namespace: str, labels: dict[str, str]) -> InjectionChoice | None:
-        """The choice for a pod; of several SimWorkloads the first by name, so that it is stable."""
-        for key in sorted(self._entries):
-            entry = self._entries[key]
-            if key[0] == namespace and entry.selector and selects(entry.selector, labels):
-                return entry.choice
-        return None
+        """The choice for a pod. Of several SimWorkloads one that sets values, then by name.
+
+        One that only recommends, or that yields to an elder one, must not stand in the way.
+        """
+        found = [
+            entry.choice
+            for key, entry in sorted(self._entries.items(), key=lambda known: known[0])
+            if key[0] == namespace and entry.selector and selects(entry.selector, labels)
+        ]
+        return next((choice for choice in found if choice.set_values), found[0] if found else None)
 
 
 def choice_for(
@@ -73,7 +79,13 @@ def entry_from_status(workload: SimWorkload) -> CatalogEntry | None:
     if not status.selector:
         return None
     target = None
-    if status.target is not None:
+    yielded = any(
+        condition.type == ConditionType.NO_CONFLICT
+        and condition.status == "False"
+        and condition.reason in set(ConflictKind)
+        for condition in status.conditions
+    )
+    if status.target is not None and not yielded:
         target = PodTarget(
             threads=status.target.threads,
             cpu_request_millicores=_millicores(status.target.cpu_request),
