@@ -86,6 +86,9 @@ class _Run:
                 registry=registry,
                 settings=kopf_settings(),
                 standalone=True,
+                # Only peering uses it, which is off; left out, kopf asks for the user's name, and
+                # a numeric user of a container has none.
+                identity="slimscale",  # type: ignore[arg-type]
                 clusterwide=not self._namespaces,
                 namespaces=self._namespaces,
                 stop_flag=flag,
