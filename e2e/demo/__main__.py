@@ -5,9 +5,12 @@ Example: python -m e2e.demo --rounds 3 --out /tmp/demo
 
 import argparse
 import json
+import os
+import re
 import sys
 import time
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 
 import yaml
@@ -16,7 +19,7 @@ from rich.console import Console
 from e2e import images
 from e2e.cluster import kind
 from e2e.demo.arms import SimulationPod, simulation_manifest, status_of
-from e2e.demo.report import draw, results_table
+from e2e.demo.report import draw, markdown, results_table
 from e2e.demo.verdict import Arm, PhaseResult, TimelinePoint, failures, seconds_to_reach
 from e2e.helm import Helm
 from e2e.kubectl import Kubectl
@@ -169,6 +172,15 @@ class Demo:
         self._console.print(f"[dim]{time.monotonic() - self._start:6.1f} s[/] {text}")
 
 
+def _machine() -> str:
+    """What it ran on, for a reader who compares."""
+    models = re.findall(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return (
+        f"{datetime.now(UTC).date().isoformat()}, {os.cpu_count()} CPUs ({models[0] if models else 'unknown'}),"
+        f" Linux {os.uname().release.split('-')[0]}, a shared machine."
+    )
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the story; print the table, draw the picture; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m e2e.demo", description=__doc__)
@@ -188,7 +200,15 @@ def main(arguments: list[str] | None = None) -> int:
         "results": [asdict(result) for result in demo.results],
         "timeline": [asdict(point) for point in demo.timeline],
     }
-    (given.out / "demo.json").write_text(json.dumps(record, indent=1))
+    (given.out / "demo.json").write_text(json.dumps(record, indent=1) + "\n")
+    (given.out / "demo.md").write_text(
+        markdown(
+            demo.results,
+            apply_to_acknowledged_seconds=demo.apply_to_acknowledged,
+            where=_machine(),
+            how=f"{given.rounds} rounds a phase, {given.turn_seconds:g} s a turn",
+        )
+    )
     table = results_table(demo.results, apply_to_acknowledged_seconds=demo.apply_to_acknowledged)
     Console(width=max(console.width, 150)).print(table)
     console.print(f"picture: {picture}")

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from e2e.demo.verdict import Arm, PhaseResult, TimelinePoint
 
-__all__ = ["draw", "results_table"]
+__all__ = ["draw", "markdown", "results_table"]
 
 
 def results_table(results: Sequence[PhaseResult], *, apply_to_acknowledged_seconds: float) -> Table:
@@ -38,6 +38,39 @@ def results_table(results: Sequence[PhaseResult], *, apply_to_acknowledged_secon
         " the acknowledged threads stayed within a factor of two of where they settled."
     )
     return table
+
+
+def markdown(
+    results: Sequence[PhaseResult], *, apply_to_acknowledged_seconds: float, where: str, how: str
+) -> str:
+    """The same table for docs/, with what ran and where."""
+    rows = [
+        "| phase | threads | CPU limit | guessed | floor(quota) | operator | x guessed | x floor(quota)"
+        " | restarts | followed in |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    rows += [
+        f"| {r.phase} | {r.guessed.threads} -> {r.operator.threads}"
+        f" | {r.guessed.cpu_limit} -> {r.operator.cpu_limit} | {_rate(r.guessed)}"
+        f" | {_rate(r.floor)} | {_rate(r.operator)} | {r.against_guessed:.2f}"
+        f" | {r.against_floor:.2f} | {r.restarts} | {r.seconds_to_follow:.0f} s |"
+        for r in results
+    ]
+    table = "\n".join(rows)
+    return f"""# The demo's last published run
+
+Written by `python -m e2e.demo --out docs/results`; {how}. {where}
+
+Steps a second: the median of the rounds and half of their range. The arms take turns, each alone on
+the machine; ratios are medians over rounds. Guessed: {results[0].guessed.threads} threads; floor(quota):
+{results[0].floor.threads} threads; both with a CPU limit of {results[0].guessed.cpu_limit}. From `kubectl apply` to acknowledged:
+{apply_to_acknowledged_seconds:.1f} s. "Followed in": from the change of load until the acknowledged threads stayed
+within a factor of two of where they settled.
+
+{table}
+
+![Throughput, threads and CPU of the operator's pod over time](demo.png)
+"""
 
 
 def draw(
