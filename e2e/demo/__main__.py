@@ -20,7 +20,14 @@ from e2e import images
 from e2e.cluster import kind
 from e2e.demo.arms import SimulationPod, simulation_manifest, status_of
 from e2e.demo.report import draw, markdown, results_table
-from e2e.demo.verdict import Arm, PhaseResult, TimelinePoint, failures, seconds_to_reach
+from e2e.demo.verdict import (
+    Arm,
+    PhaseResult,
+    TimelinePoint,
+    failures,
+    seconds_to_acknowledge,
+    seconds_to_reach,
+)
 from e2e.helm import Helm
 from e2e.kubectl import Kubectl
 from e2e.paths import ROOT, STATE
@@ -88,7 +95,7 @@ class Demo:
                 self._say(f"the load changes: {phase}")
             followed = self._follow(phase, since)
             if index == 0:
-                self.apply_to_acknowledged = followed
+                self.apply_to_acknowledged = seconds_to_acknowledge(self.timeline, self.applied_at)
             self._measure(phase, must_be_better=must_be_better, followed=followed)
 
     def _follow(self, phase: str, since: float) -> float:

@@ -9,11 +9,20 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Arm", "PhaseResult", "TimelinePoint", "failures", "seconds_to_reach"]
+__all__ = [
+    "Arm",
+    "PhaseResult",
+    "TimelinePoint",
+    "failures",
+    "seconds_to_acknowledge",
+    "seconds_to_reach",
+]
 
 NOISE = 0.10
 """What two runs of the very same setting differ by on a shared machine, as a share."""
 CLEARLY_BETTER = 1.2
+SETTLED_SHARE = 0.85
+SETTLED_POINTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +71,30 @@ class TimelinePoint:
 
 
 def seconds_to_reach(timeline: Sequence[TimelinePoint], since_seconds: float) -> float:
-    """From `since` until the acknowledged threads stayed near where they settled in the end.
+    """From `since` until the throughput stayed within 15 % of where it settled in the end.
 
-    Near is a factor of two: the throughput of a pool is flat around its best count, and the last
-    small steps towards it are not what a load change costs. Infinite when nothing was acknowledged.
+    Medians of three looks in a row, so that one slow second does not count. Infinite when nothing
+    was acknowledged or nothing ran.
     """
-    if not timeline or timeline[-1].threads is None:
+    points = [p for p in timeline if p.steps_per_second is not None]
+    rates = [p.steps_per_second or 0.0 for p in points]
+    if len(points) < SETTLED_POINTS or timeline[-1].threads is None:
         return math.inf
-    settled = timeline[-1].threads
+    settled = statistics.median(rates[-SETTLED_POINTS:])
     reached = math.inf
-    for point in reversed(timeline):
-        if point.threads is None or not settled / 2 <= point.threads <= settled * 2:
+    for index in range(len(points) - 1, -1, -1):
+        smoothed = statistics.median(rates[max(0, index - 1) : index + 2])
+        if smoothed < SETTLED_SHARE * settled:
             break
-        reached = point.seconds
+        reached = points[index].seconds
     return max(0.0, reached - since_seconds)
+
+
+def seconds_to_acknowledge(timeline: Sequence[TimelinePoint], since_seconds: float) -> float:
+    """From `since` until the pod itself reported the first change of its thread count."""
+    first = next((p.threads for p in timeline if p.threads is not None), None)
+    changed = (p.seconds for p in timeline if p.threads is not None and p.threads != first)
+    return max(0.0, next(changed, math.inf) - since_seconds)
 
 
 def failures(results: Sequence[PhaseResult], *, follow_within_seconds: float) -> list[str]:

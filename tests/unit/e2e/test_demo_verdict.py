@@ -4,7 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from e2e.demo.verdict import Arm, PhaseResult, TimelinePoint, failures, seconds_to_reach
+from e2e.demo.verdict import (
+    Arm,
+    PhaseResult,
+    TimelinePoint,
+    failures,
+    seconds_to_acknowledge,
+    seconds_to_reach,
+)
 
 GOOD = PhaseResult(
     phase="blocking",
@@ -62,17 +69,30 @@ def test_rounds_are_compared_pairwise_so_a_slow_round_hits_both_arms() -> None:
 
 
 @pytest.mark.parametrize(
-    ("threads", "seconds"),
+    ("rates", "seconds"),
     [
-        ([16, 16, 1, 1, 1], 2.0),
-        ([2, 36, 48, 63], 1.0),  # the last steps are small
-        ([1, 2, 16, 2], 3.0),  # it went astray and came back
-        ([1, 1, None], float("inf")),
-        ([4, 4, 4], 0.0),
+        ([45.0] * 4 + [700.0] * 8, 4.0),
+        ([45.0] * 4 + [560.0] * 3 + [700.0] * 8, 7.0),  # nearly there does not count
+        ([700.0] * 4 + [45.0] * 4 + [700.0] * 8, 8.0),  # it went astray and came back
+        ([700.0] * 4 + [45.0] + [700.0] * 8, 0.0),  # one slow second is noise
+        ([700.0] * 2, float("inf")),
+        ([], float("inf")),
     ],
 )
-def test_following_ends_when_the_threads_stay_near_where_they_settle(
-    threads: list[int | None], seconds: float
+def test_following_ends_when_the_throughput_stays_where_it_settles(
+    rates: list[float], seconds: float
 ) -> None:
-    timeline = [TimelinePoint(10.0 + i, "light", t, 2.0, 1.0) for i, t in enumerate(threads)]
-    assert seconds_to_reach(timeline, 10.0) == seconds
+    timeline = [TimelinePoint(10.0 + i, "light", 4, 2.0, rate) for i, rate in enumerate(rates)]
+    assert seconds_to_reach(timeline, 10.0) == pytest.approx(seconds, abs=1.0)
+
+
+def test_nothing_acknowledged_is_never_followed() -> None:
+    timeline = [TimelinePoint(float(i), "light", None, 2.0, 100.0) for i in range(20)]
+    assert seconds_to_reach(timeline, 0.0) == float("inf")
+
+
+def test_the_acknowledgement_is_the_pods_own_first_change() -> None:
+    threads = [None, 16, 16, 1, 2]
+    timeline = [TimelinePoint(float(i), "light", t, 2.0, 1.0) for i, t in enumerate(threads)]
+    assert seconds_to_acknowledge(timeline, 1.0) == 2.0
+    assert seconds_to_acknowledge(timeline[:3], 1.0) == float("inf")
