@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 .DEFAULT_GOAL := help
 
 help: ## print the verbs
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 22
+	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /  make \1\t/' | expand -t 22
 
 $(VENV)/.ready: requirements/dev.txt pyproject.toml
 	python3 -m venv $(VENV)
@@ -32,8 +32,8 @@ fix: $(VENV)/.ready ## format and mend what the linter can
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
-bench: $(VENV)/.ready ## measure thread counts on this machine
-	$(VENV)/bin/slimscale bench --help
+bench: $(VENV)/.ready ## measure the simulation over thread counts and CPU quotas (root, about 8 minutes)
+	PYTHONPATH=images/simserver $(PY) -m simserver sweep --markdown docs/results/simserver-sweep.md
 
 docs: generate ## the generated part of docs/
 
