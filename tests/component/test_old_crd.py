@@ -98,5 +98,11 @@ async def test_an_answer_that_never_comes_holds_nothing_up() -> None:
 
             client.get = broken  # type: ignore[method-assign]
             await report_missing_fields(client, metrics.crd_missing_fields.set)
+
+            async def odd(path: str) -> Json | None:
+                return {"components": {"schemas": ["of", "another", "form"]}}
+
+            client.get = odd  # type: ignore[method-assign]
+            await report_missing_fields(client, metrics.crd_missing_fields.set)
         finally:
             await client.close()

@@ -79,6 +79,8 @@ async def test_told_to_end_it_gives_the_lease_back_and_ends_well(tmp_path: Path)
         api.kube.add(collection("apps/v1", "deployments", "ns"), deployment())
         api.kube.add(collection("slimscale.dev/v1alpha1", "simworkloads", "ns"), simworkload())
         await _eventually(_with_status(api))
+        # kopf, when it is stopped before it has begun to watch, tries again for a while.
+        await _eventually(lambda: ("watch", "simworkloads") in api.kube.used)
         running.send_signal(signal.SIGTERM)
         log = await _log_of(running)
         assert running.returncode == 0, log

@@ -26,8 +26,9 @@ async def report_missing_fields(client: KubeClient, on_count: Callable[[int], ob
     """Say in the log and by on_count what the installed CRD lacks; never fails."""
     try:
         missing = missing_fields(await client.get(_PATH))
-    except SlimError as error:
-        _log.warning("the CRD cannot be compared with this release", extra={"error": str(error)})
+    except (SlimError, AttributeError, TypeError) as error:  # or a document of another form
+        words = str(error) if isinstance(error, SlimError) else "an unknown form"
+        _log.warning("the CRD cannot be compared with this release", extra={"error": words})
         return
     if missing is None:
         _log.warning("the API server publishes no schema of SimWorkload")

@@ -81,7 +81,6 @@ async def serve(context: AppContext, stop: asyncio.Event) -> None:
 
 async def _watch(context: AppContext) -> None:
     await context.wait_for_api()
-    await report_missing_fields(context.client, context.metrics.crd_missing_fields.set)
     loop = asyncio.get_running_loop()
 
     def heard(thing: Json, deleted: bool, matters: bool) -> None:
@@ -95,12 +94,17 @@ async def _watch(context: AppContext) -> None:
         simworkload.register(registry, lambda *event: loop.call_soon_threadsafe(heard, *event))
         return registry
 
-    await run_kopf(
-        make_registry,
-        namespaces=context.settings.namespaces,
-        rng=Random(),  # noqa: S311 - jitter
-        on_failure=lambda: context.heartbeat.outage(WATCH_NAME),
-    )
+    async with asyncio.TaskGroup() as group:
+        # Beside kopf: no event waits for what is only a warning.
+        group.create_task(
+            report_missing_fields(context.client, context.metrics.crd_missing_fields.set)
+        )
+        await run_kopf(
+            make_registry,
+            namespaces=context.settings.namespaces,
+            rng=Random(),  # noqa: S311 - jitter
+            on_failure=lambda: context.heartbeat.outage(WATCH_NAME),
+        )
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
