@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from slimscale.domain.contract import ContractSample
 from slimscale.domain.observation import Freshness
@@ -45,6 +45,9 @@ class SampleStore:
         kept = series.samples
         if kept and sample.sampled_at_seconds <= kept[-1].sampled_at_seconds:
             return  # seen before, or the wall clock stepped back
+        if kept and _stands_still(kept[-1], sample):
+            series.problem = "the pod has work, but none of its counters moves"
+            return  # not a new sample: the last one ages until it is stale
         gap_seconds = horizon_seconds / MAX_SAMPLES_PER_POD
         if (
             len(kept) >= 2
@@ -84,3 +87,12 @@ class SampleStore:
             problem = series.problem or f"the last sample is {age_seconds:.0f} s old"
             return PodSamples(samples, Freshness.STALE, problem)
         return PodSamples(samples, Freshness.FRESH, series.problem)
+
+
+def _stands_still(earlier: ContractSample, later: ContractSample) -> bool:
+    """A page that is served again and again: with work waiting, some counter would have moved.
+
+    Taken for a sample, it would look like a fall in throughput. An idle pod's page may stand still.
+    """
+    same = replace(later, sampled_at_seconds=earlier.sampled_at_seconds) == earlier
+    return same and bool(later.tasks_outstanding)

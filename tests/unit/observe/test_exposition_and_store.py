@@ -108,7 +108,8 @@ def test_no_page_however_broken_raises_anything_else(tail: str) -> None:
 def _sample(at: float, **more: Any) -> SampleOutcome:
     sample = _read(PAGE)
     fields = {name: getattr(sample, name) for name in sample.__dataclass_fields__}
-    return SampleOutcome("u", sample=ContractSample(**{**fields, "sampled_at_seconds": at, **more}))
+    moving = {"sampled_at_seconds": at, "tasks_total": at}
+    return SampleOutcome("u", sample=ContractSample(**{**fields, **moving, **more}))
 
 
 def _state(store: SampleStore, now: float) -> tuple[int, Freshness]:
@@ -159,6 +160,34 @@ def test_samples_from_the_future_after_a_step_of_the_clock_are_left_out() -> Non
     store = SampleStore()
     store.record(_sample(4000), horizon_seconds=100)
     assert _state(store, 10) == (0, Freshness.MISSING)
+
+
+def test_a_page_that_stands_still_while_work_waits_grows_stale() -> None:
+    store = SampleStore()
+    store.record(_sample(10, tasks_outstanding=8.0), horizon_seconds=100)
+    for second in range(15, 51, 5):
+        frozen = _sample(second, tasks_outstanding=8.0, tasks_total=10.0)
+        store.record(frozen, horizon_seconds=100)
+    assert _state(store, 51) == (1, Freshness.STALE)
+    store.record(_sample(52, tasks_outstanding=8.0), horizon_seconds=100)
+    assert _state(store, 53) == (2, Freshness.FRESH)
+
+
+def test_an_idle_pods_page_may_stand_still() -> None:
+    store = SampleStore()
+    for second in (10, 20, 30):
+        idle = _sample(second, tasks_outstanding=0.0, tasks_total=10.0)
+        store.record(idle, horizon_seconds=100)
+    assert _state(store, 45) == (3, Freshness.FRESH)
+
+
+def test_a_new_thread_count_is_seen_on_a_page_that_else_stands_still() -> None:
+    store = SampleStore()
+    for second, threads in ((10, 4), (20, 8)):
+        sample = _sample(second, tasks_outstanding=9.0, tasks_total=10.0, threads_applied=threads)
+        store.record(sample, horizon_seconds=100)
+    read = store.read("u", now_seconds=21, horizon_seconds=100, max_age_seconds=30)
+    assert read.samples[-1].threads_applied == 8
 
 
 def test_pods_that_are_gone_are_forgotten() -> None:
