@@ -56,7 +56,8 @@ class Pool:
         self.updated = self.started
         # What SlimScale sets (spec.threads.env) wins over the guess in the template.
         self.threads = int(os.environ.get("POOL_THREADS") or os.environ.get("SIM_THREADS", "8"))
-        self.tasks = self.cpu = self.task_sum = self.dispatch_sum = 0.0
+        self.tasks = self.cpu = self.usage = self.waited = 0.0
+        self.task_sum = self.dispatch_sum = 0.0
         self.task_counts = dict.fromkeys(BOUNDS, 0.0)
         self.dispatch_counts = dict.fromkeys(BOUNDS, 0.0)
 
@@ -65,12 +66,16 @@ class Pool:
         now = time.time()
         cores = quota_cores()
         alone = computing + blocking
-        rate = min(self.threads / (alone + dispatching), cores / computing, 1 / dispatching)
+        able = cores / (computing + dispatching)
+        rate = min(self.threads / (alone + dispatching), able, 1 / dispatching)
         done = rate * (now - self.updated)
-        wall = max(alone, self.threads / rate - dispatching)
+        # Where the CPU is what bounds it, threads wait for it inside their tasks.
+        wall = max(alone, self.threads / rate - dispatching) if rate == able else alone
         self.updated = now
         self.tasks += done
         self.cpu += done * computing
+        self.usage += done * (computing + dispatching)
+        self.waited += done * (wall - alone)
         self.task_sum += done * wall
         self.dispatch_sum += done * dispatching
         for bound in BOUNDS:
@@ -87,7 +92,8 @@ class Pool:
             f"slimscale_tasks_outstanding {self.threads + 4}",
             f"slimscale_task_cpu_seconds_total {self.cpu}",
             f"slimscale_cpu_quota_cores {quota_cores()}",
-            f"slimscale_cpu_usage_seconds_total {self.cpu}",
+            f"slimscale_task_runqueue_seconds_total {self.waited}",
+            f"slimscale_cpu_usage_seconds_total {self.usage}",
             f"slimscale_process_start_time_seconds {self.started}",
         ]
         for name, counts, total in (

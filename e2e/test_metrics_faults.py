@@ -24,7 +24,7 @@ def test_bad_or_missing_metrics_hold_the_last_target(
     image = cluster.images["simserver"]
     pod = start(kubectl, "sim", *contract_server("sim", image, load="blocking"))
     kubectl.apply(simworkload("sim", "sim"))
-    held, [settled_pod] = wait_settled(kubectl, "sim", "sim", unlike=16)
+    wait_settled(kubectl, "sim", "sim", unlike=16)
     # The load falls too, so that an operator that took a fault for idleness would cut.
     steer(kubectl, pod, fault=fault, load="light")
 
@@ -32,6 +32,8 @@ def test_bad_or_missing_metrics_hold_the_last_target(
         assert workload(kubectl, "sim").reason("MetricsAvailable") in SAID[fault]
 
     eventually(lambda: said() is None, 60, what=f"MetricsAvailable says {SAID[fault]}")
+    held, settled_pod = workload(kubectl, "sim"), only_pod(kubectl, "sim")
+    assert held.target_threads not in (None, 1), held.changes
 
     def unchanged() -> bool:
         now, running = workload(kubectl, "sim"), only_pod(kubectl, "sim")
@@ -45,8 +47,8 @@ def test_bad_or_missing_metrics_hold_the_last_target(
 
     consistently(unchanged, HELD_SECONDS, what=f"held while metrics are {fault}")
     steer(kubectl, pod, fault="ok")
-    seen, _ = wait_settled(kubectl, "sim", "sim", 120, unlike=held.target_threads or 0)
-    assert seen.reason("MetricsAvailable").startswith("True/")
+    wait_settled(kubectl, "sim", "sim", 120, unlike=held.target_threads or 0)
+    eventually(lambda: workload(kubectl, "sim").reason("MetricsAvailable") == "True/MetricsFound")
 
 
 def test_counters_that_stand_still_change_nothing(cluster: Cluster, kubectl: Kubectl) -> None:
@@ -61,6 +63,8 @@ def test_counters_that_stand_still_change_nothing(cluster: Cluster, kubectl: Kub
         return running.cpu_limit == before.cpu_limit and running.restarts == 0
 
     consistently(unchanged, HELD_SECONDS, what="held while the page is frozen")
+    seen = workload(kubectl, "sim")
+    assert seen.reason("MetricsAvailable") == "False/MetricsStale"
 
 
 def test_a_pod_that_never_acknowledges_is_named(cluster: Cluster, kubectl: Kubectl) -> None:
@@ -76,6 +80,6 @@ def test_a_pod_that_never_acknowledges_is_named(cluster: Cluster, kubectl: Kubec
 
     eventually(lambda: said() is None, 120)
     running = only_pod(kubectl, "sim")
-    assert running.cpu_limit == 1000, "the CPU that the old threads use stays until they shrink"
+    assert (running.cpu_limit or 0) >= 1000, "the CPU that the old threads use is not taken away"
     steer(kubectl, pod, fault="ok")
     wait_settled(kubectl, "sim", "sim", 120, unlike=16)
