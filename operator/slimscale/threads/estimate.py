@@ -312,7 +312,9 @@ def _trust(window: WorkloadWindow, *, min_tasks: int, complete: bool) -> tuple[f
     uncertainty = min(0.5, 0.05 + 1.5 / math.sqrt(max(window.tasks, 1.0)))
     if not complete:
         return max(0.3, uncertainty), Confidence.LOW
-    if window.saturated and window.tasks >= 3 * min_tasks:
+    # Without run-queue time, waiting for a CPU and waiting for an engine are told apart by guess.
+    told_apart = window.task_runqueue_seconds is not None or window.threads <= 1
+    if window.saturated and window.tasks >= 3 * min_tasks and told_apart:
         return uncertainty, Confidence.HIGH
     return max(0.1, uncertainty), Confidence.MEDIUM
 
