@@ -243,8 +243,11 @@ class _Core:
             with self.lock:
                 self.broken = "A thread initializer failed, the thread pool is not usable anymore"
                 self._leave_locked(number)
-                self._drain(lambda future: future.set_exception(BrokenThreadPool(self.broken)))
+                dropped = self._drain()
                 self.queue.put(_STOP)
+            for future in dropped:
+                if future.set_running_or_notify_cancel():  # not if its caller gave it up
+                    future.set_exception(BrokenThreadPool(self.broken))
             return False
         return True
 
@@ -267,23 +270,28 @@ class _Core:
     def close(self, *, wait: bool, cancel_futures: bool) -> None:
         with self.lock:
             self.closing = True
-            if cancel_futures:
-                self._drain(lambda future: future.cancel())
+            dropped = self._drain() if cancel_futures else []
             threads = [worker.thread for worker in self.workers.values()]
             self.queue.put(_STOP)
+        # Without the lock: a future's callbacks run here, and may use the pool.
+        for future in dropped:
+            future.cancel()
+            future.set_running_or_notify_cancel()  # else `wait` on it would wait for ever
         if wait:
             for thread in threads:
                 thread.join()
 
-    def _drain(self, end: Callable[["Future[Any]"], object]) -> None:
+    def _drain(self) -> "list[Future[Any]]":
+        """Take out what waits; the futures are for the caller to end."""
+        futures: list[Future[Any]] = []
         while True:
             try:
                 item = self.queue.get_nowait()
             except queue.Empty:
-                return
+                return futures
             if isinstance(item, _Item):
                 self._ended_before += 1
-                end(item.future)
+                futures.append(item.future)
 
 
 def _call(
@@ -304,6 +312,8 @@ def _publish(item: _Item, outcome: object, error: BaseException | None) -> None:
             item.future.set_exception(error)
     except InvalidStateError:
         _log.critical("a future of the pool was ended by somebody else")
+    except BaseException as failure:  # a callback's SystemExit must not cost the pool a thread
+        _log.critical("a future's callback raised %s", type(failure).__name__)
 
 
 class ThreadPool(Executor):
