@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, replace
 
 from slimscale.domain.decision import Confidence
-from slimscale.threads.closed_network import NetworkParameters, throughput_curve
+from slimscale.threads.closed_network import MAX_THREADS, NetworkParameters, throughput_curve
 from slimscale.threads.memo import LoadPoint, Regime
 from slimscale.threads.window import WorkloadWindow
 
@@ -86,6 +86,8 @@ def estimate_parameters(
     `cores` is the CPU that one container may use: its quota or, without one, its node's cores.
     """
     notes: list[str] = []
+    if window.threads > MAX_THREADS:  # a program that came with more: the curve ends here
+        window = replace(window, threads=MAX_THREADS)
     cpu = window.task_cpu_seconds
     dispatch, dispatch_known = _dispatch(window, notes, cpu=cpu or 0.0)
     if cpu is None and window.cpu_seconds_a_task is not None:

@@ -87,7 +87,7 @@ def recommend(
     cores = min(window.cpu_quota_cores or standing.cores, standing.node_cores)
     if not math.isfinite(cores):
         cores = UNKNOWN_NODE_CORES
-    if window.saturated:
+    if window.saturated and window.threads <= MOST_THREADS:
         point = LoadPoint(window.threads, round(cores, 3), window.tasks_per_second)
         memo = replace(memo, regime=memo.regime.with_point(point))
     estimate = estimate_parameters(

@@ -131,8 +131,10 @@ def _follows(later: ContractSample, earlier: ContractSample) -> bool:
 
 
 def difference(later: ContractSample, earlier: ContractSample) -> SamplePair | None:
-    """None when anything about the two forbids a subtraction: a reset, a clock step, a gap."""
-    if not _follows(later, earlier) or later.threads_applied is None:
+    """None when anything about the two forbids a subtraction: a reset, a clock step, no number."""
+    if not (_finite(later) and _finite(earlier) and _follows(later, earlier)):
+        return None
+    if later.threads_applied is None:
         return None
     span = later.sampled_at_seconds - earlier.sampled_at_seconds
     if span < SHORTEST_SPAN_SECONDS or later.task is None or earlier.task is None:
