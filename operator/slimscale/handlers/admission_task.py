@@ -13,6 +13,7 @@ __all__ = ["serve_admission"]
 _log = logging.getLogger(__name__)
 _REFRESH_SECONDS = 60.0
 _RETRY_SECONDS = 5.0
+_PART = "webhook"
 
 
 async def serve_admission(context: AppContext) -> None:
@@ -37,6 +38,8 @@ async def serve_admission(context: AppContext) -> None:
         never_namespaces=settings.never_namespaces,
     )
     listening = False
+    # Not ready before it listens: else new pods are sent here, get no answer and start as they are.
+    context.heartbeat.outage(_PART)
     try:
         while True:
             pause = _REFRESH_SECONDS
@@ -47,7 +50,10 @@ async def serve_admission(context: AppContext) -> None:
                         host=settings.bind_address, port=settings.webhook_port, context=tls
                     )
                     listening = True
+                    context.heartbeat.drop(_PART)
             except SlimError as error:
+                if not listening:
+                    context.heartbeat.outage(_PART)
                 _log.warning("webhook certificate not refreshed", extra={"error": str(error)})
                 pause = _RETRY_SECONDS
             await asyncio.sleep(pause)
