@@ -18,7 +18,7 @@ from e2e.simworkloads import operator_pod, start, wait_settled, workload
 from e2e.workloads import contract_server, plain_pod, simworkload
 
 CRD = "simworkloads.slimscale.dev"
-DEPLOYMENT = "deployment/slimscale-operator"
+NEW_FIELD = "suspend"
 
 
 @pytest.fixture
@@ -35,17 +35,18 @@ def test_an_upgrade_keeps_the_resources_and_brings_the_new_field(
     _remove(chart)
     image = {"image": install.image_values(cluster.images["operator"])}
     chart.install(install.RELEASE, image, chart=_older_chart(tmp_path))
-    older = simworkload("sim", "sim")
-    older["spec"].pop("tuning")
-    kubectl.apply(older)
+    kubectl.apply(simworkload("sim", "sim"))
     uid = workload(kubectl, "sim").raw["metadata"]["uid"]
-    assert "tuning" not in workload(kubectl, "sim").raw["spec"]
+    kubectl.patch("simworkload", "sim", {"spec": {NEW_FIELD: True}})
+    assert NEW_FIELD not in workload(kubectl, "sim").raw["spec"], "the older CRD does not know it"
 
     chart.install(install.RELEASE, image)
-    assert workload(kubectl, "sim").raw["metadata"]["uid"] == uid
+    kept = workload(kubectl, "sim").raw
+    assert (kept["metadata"]["uid"], kept["spec"]["threads"]["max"]) == (uid, 64)
+    kubectl.patch("simworkload", "sim", {"spec": {NEW_FIELD: True}})
+    assert workload(kubectl, "sim").raw["spec"][NEW_FIELD] is True
+    kubectl.patch("simworkload", "sim", {"spec": {NEW_FIELD: False}})
     start(kubectl, "sim", *contract_server("sim", cluster.images["simserver"]))
-    kubectl.patch("simworkload", "sim", {"spec": {"tuning": {"windowSeconds": 6, "minTasks": 20}}})
-    assert workload(kubectl, "sim").raw["spec"]["tuning"]["windowSeconds"] == 6
     wait_settled(kubectl, "sim", "sim", unlike=16)
 
 
@@ -93,25 +94,25 @@ def _remove(chart: Helm) -> None:
 
 
 def _older_chart(folder: Path) -> Path:
-    """This chart as an earlier version would have been: a lower number, no spec.tuning."""
+    """This chart as an earlier version might have been: a lower number, a field fewer."""
     older = folder / "slimscale"
     shutil.copytree(CHART, older)
     about: dict[str, Any] = yaml.safe_load((older / "Chart.yaml").read_text())
     (older / "Chart.yaml").write_text(yaml.safe_dump({**about, "version": "0.0.9"}))
     path = older / "templates" / "crds" / "simworkloads.yaml"
     lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join(_without_tuning(lines)))
+    path.write_text("".join(_without_field(lines)))
     return older
 
 
-def _without_tuning(lines: list[str]) -> Iterator[str]:
-    """Without the property `tuning` of the spec and without the rule that names it."""
+def _without_field(lines: list[str]) -> Iterator[str]:
+    """Without the property NEW_FIELD of the spec."""
     inside = -1
     for line in lines:
         indent = len(line) - len(line.lstrip())
         if inside >= 0 and line.strip() and indent <= inside:
             inside = -1
-        if line.strip() == "tuning:":
+        if line.strip() == f"{NEW_FIELD}:":
             inside = indent
         if inside < 0:
             yield line
