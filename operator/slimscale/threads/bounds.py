@@ -119,7 +119,7 @@ def _why_fixed(spec: SimWorkloadSpec, standing: Standing) -> str:
 def _node_room(
     observation: Observation, spec: SimWorkloadSpec, standing: Standing
 ) -> tuple[float, str] | None:
-    """The smallest over the nodes: their free requests shared by this target's pods on them."""
+    """The smallest over the nodes: what their free requests and this target's own give each pod."""
     neighbours: dict[str, list[PodObservation]] = {}
     for pod in observation.running_pods:
         if pod.node in observation.nodes:
@@ -128,6 +128,7 @@ def _node_room(
     request = standing.resources.cpu_request_millicores or 0
     follows = spec.cpu.controlled_values is ControlledValues.REQUESTS_AND_LIMITS and request > 0
     share = min(1.0, request / limit) if limit and follows else 0.0
+    in_force = float(_limit_in_force(observation))
     rooms: list[tuple[float, str]] = []
     for name, pods in neighbours.items():
         node = observation.nodes[name]
@@ -135,21 +136,33 @@ def _node_room(
         # only through the request that moves with it.
         room = float(node.allocatable_millicores)
         if share > 0:
-            free = request + node.free_millicores / len(pods)
-            room = min(room, free / share)
+            taken = sum(p.spec_resources.cpu_request_millicores or 0 for p in pods)
+            each = (taken + node.free_millicores) / len(pods)
+            room = min(room, max(each / share, in_force))
         rooms.append((max(room, float(limit or 0) if share > 0 else 0.0), f"room on node {name}"))
     return min(rooms, default=None)
 
 
 def _quota_room(observation: Observation, standing: Standing) -> list[tuple[float, str]]:
-    count = max(1, len(observation.running_pods))
+    pods = observation.running_pods
+    count = max(1, len(pods))
     limit = standing.resources.cpu_limit_millicores
     request = standing.resources.cpu_request_millicores
+    in_force = float(_limit_in_force(observation) or limit or 0)
     found = []
     if observation.quota_free_limit_millicores is not None:
-        room = (limit or 0) + observation.quota_free_limit_millicores / count
-        found.append((room, "ResourceQuota limits.cpu"))
+        taken = sum(p.spec_resources.cpu_limit_millicores or 0 for p in pods)
+        room = (taken + observation.quota_free_limit_millicores) / count
+        found.append((max(room, in_force), "ResourceQuota limits.cpu"))
     if observation.quota_free_request_millicores is not None and request and limit:
-        room = (request + observation.quota_free_request_millicores / count) * limit / request
-        found.append((room, "ResourceQuota requests.cpu"))
+        taken = sum(p.spec_resources.cpu_request_millicores or 0 for p in pods)
+        room = (taken + observation.quota_free_request_millicores) / count * limit / request
+        found.append((max(room, in_force), "ResourceQuota requests.cpu"))
     return found
+
+
+def _limit_in_force(observation: Observation) -> int:
+    """The largest: pods reach a target one by one, and those not there yet must not undo it."""
+    return max(
+        (p.spec_resources.cpu_limit_millicores or 0 for p in observation.running_pods), default=0
+    )
