@@ -1,9 +1,11 @@
 """Brings the cluster up, puts the images in, installs the operator with its chart."""
 
+import json
 from typing import Any
 
 from e2e import images
 from e2e.cluster import kind
+from e2e.eventually import eventually
 from e2e.helm import Helm
 from e2e.kubectl import Kubectl
 
@@ -30,4 +32,22 @@ def install(operator_image: str, values: dict[str, Any] | None = None) -> Kubect
     """Install or upgrade the operator; wait until it is ready."""
     settings = {"image": image_values(operator_image), **(values or {})}
     Helm(NAMESPACE).install(RELEASE, settings)
+    if settings.get("webhook", {}).get("enabled", True):
+        # The pod is ready; its address and its CA have yet to reach API server and nodes.
+        eventually(webhook_answers, 30, what="the webhook answers")
     return Kubectl(NAMESPACE)
+
+
+def webhook_answers() -> bool:
+    """Whether a pod that is made now would pass through the webhook; none is made."""
+    container = {"name": "trial", "image": "localhost/none:none"}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "webhook-trial", "labels": {"slimscale.dev/inject": "true"}},
+        "spec": {"containers": [container]},
+    }
+    tried = Kubectl().run(
+        *("create", "-f", "-", "--dry-run=server", "-o", "json"), stdin=json.dumps(pod)
+    )
+    return "slimscale.dev/injected" in json.loads(tried)["metadata"].get("annotations", {})

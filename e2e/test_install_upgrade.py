@@ -40,7 +40,7 @@ def test_an_upgrade_keeps_the_resources_and_brings_the_new_field(
     kubectl.patch("simworkload", "sim", {"spec": {NEW_FIELD: True}})
     assert NEW_FIELD not in workload(kubectl, "sim").raw["spec"], "the older CRD does not know it"
 
-    chart.install(install.RELEASE, image)
+    install.install(cluster.images["operator"])
     kept = workload(kubectl, "sim").raw
     assert (kept["metadata"]["uid"], kept["spec"]["threads"]["max"]) == (uid, 64)
     kubectl.patch("simworkload", "sim", {"spec": {NEW_FIELD: True}})

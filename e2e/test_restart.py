@@ -1,11 +1,10 @@
 """The operator is killed in the middle of a change; the API server goes away under it."""
 
-import json
-
 import pytest
 
 from e2e.conftest import Cluster
 from e2e.eventually import consistently, eventually
+from e2e.install import webhook_answers
 from e2e.kubectl import Kubectl
 from e2e.nodes import api_server, kill_container
 from e2e.simworkloads import (
@@ -19,7 +18,7 @@ from e2e.simworkloads import (
     wait_settled,
     workload,
 )
-from e2e.workloads import contract_server, plain_pod, simworkload
+from e2e.workloads import contract_server, simworkload
 
 GUESS = 16
 
@@ -90,24 +89,12 @@ def test_the_webhook_serves_right_after_a_restart(cluster: Cluster, kubectl: Kub
     seen, _ = wait_settled(kubectl, "sim", "sim", unlike=GUESS)
     kill_operator(cluster)
 
-    def injected() -> bool:
-        return "slimscale.dev/injected" in kubectl.run(*_CREATE_DRY, stdin=_bare(kubectl))
-
     # Once the operator is ready, its address has to reach every node: that is the cluster's part.
-    eventually(injected, 15, what="the webhook answers again")
+    eventually(webhook_answers, 15, what="the webhook answers again")
     kubectl.delete("pod", pod.name)
     fresh = eventually(lambda: only_pod(kubectl, "sim"), 60)
     assert fresh.env().get("OMP_NUM_THREADS") == str(seen.target_threads)
     eventually(lambda: settled(kubectl, "sim", "sim"), 120)
-
-
-_CREATE_DRY = ("create", "-f", "-", "--dry-run=server", "-o", "yaml")
-
-
-def _bare(kubectl: Kubectl) -> str:
-    """A pod that asks for the webhook; never made, only tried."""
-    image = only_pod(kubectl, "sim").container()["image"]
-    return json.dumps(plain_pod("trial", image, labels={"slimscale.dev/inject": "true"}))
 
 
 def test_the_api_server_restarts_and_the_operator_goes_on_by_itself(
