@@ -37,6 +37,8 @@ _OF_THE_POD = frozenset(
 _HISTOGRAMS = (MetricName.TASK_SECONDS, MetricName.DISPATCH_SECONDS)
 _MAX_BUCKETS = 200
 _MAX_THREADS = 65536
+_MAX_LINE = 8192
+"""Characters. The parser's time grows with the square of a line's labels: a megabyte takes seconds."""
 
 
 class NoContract(ValueError):
@@ -59,6 +61,8 @@ def read_page(text: str, *, prefix: str, pod_uid: str, now_seconds: float) -> Co
     lines = [line for line in text.splitlines() if line.startswith(start)]
     if not lines:
         raise NoContract(f"the page serves no series {start}*")
+    if any(len(line) > _MAX_LINE for line in lines):
+        raise InvalidSamples(f"a line {start}* is longer than {_MAX_LINE} characters")
     try:
         series = [
             (sample.name.removeprefix(start), sample.labels, float(sample.value))
@@ -129,8 +133,8 @@ def _bound(histogram: str, text: str) -> float:
         bound = float(text)
     except ValueError:
         bound = math.nan
-    if math.isnan(bound):
-        raise InvalidSamples(f"{histogram} has a bucket without a bound")
+    if math.isnan(bound) or bound < 0:  # durations have none below 0
+        raise InvalidSamples(f"{histogram} has a bucket without a bound of at least 0")
     return bound
 
 

@@ -81,6 +81,9 @@ def test_faults_in_other_series_of_the_page_are_not_ours() -> None:
         "slimscale_tasks_total three",
         'slimscale_dispatch_seconds_bucket{le="0.1"} 3',
         'slimscale_dispatch_seconds_bucket{le="cat"} 3',
+        'slimscale_dispatch_seconds_bucket{le="-Inf"} 3\n'
+        'slimscale_dispatch_seconds_bucket{le="+Inf"} 3\nslimscale_dispatch_seconds_sum 1',
+        "slimscale_tasks_total{" + ",".join(f'a{n}="{n}"' for n in range(900)) + "} 1",
         'slimscale_dispatch_seconds_bucket{le="0.1"} 9\n'
         'slimscale_dispatch_seconds_bucket{le="+Inf"} 3\nslimscale_dispatch_seconds_sum 1',
         'slimscale_dispatch_seconds_bucket{le="+Inf"} 3\nslimscale_dispatch_seconds_sum NaN',

@@ -78,6 +78,29 @@ async def test_a_pod_that_drips_is_given_up_and_the_others_still_count() -> None
     assert "no answer in time" in outcomes[0].problem
 
 
+async def test_silent_pods_of_one_workload_do_not_hold_up_another() -> None:
+    waiting: list[str] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if "silent" in request.path:
+            waiting.append(request.path)
+            await asyncio.Event().wait()
+        return web.Response(text=GOOD)
+
+    async with serve(answer) as port:
+        scraper = PodScraper(SystemClock(), timeout_seconds=0.5, concurrency=4)
+        silent = [ScrapeTarget(f"s{n}", f"s{n}", "127.0.0.1", port, "/silent") for n in range(20)]
+        others = asyncio.create_task(scraper.fetch(silent))
+        try:
+            await asyncio.sleep(0)
+            [outcome] = await scraper.fetch([ScrapeTarget("p", "u", "127.0.0.1", port, "/metrics")])
+        finally:
+            others.cancel()
+            await scraper.close()
+    assert outcome.sample is not None
+    assert len(waiting) <= 2, "it had to wait until those before it had run out of time"
+
+
 @pytest.mark.parametrize(
     "body", [b"\xff\xfe", b"slimscale_tasks_total NaN\n", b"slimscale_tasks_total " + b"9" * 5000]
 )
@@ -115,6 +138,8 @@ async def test_no_answer_s_body_reaches_the_message() -> None:
         "127.0.0.1",
         "::1",
         "fe80::1",
+        "::ffff:127.0.0.1",
+        "::ffff:169.254.169.254",
         "0.0.0.0",  # noqa: S104 - an address to refuse
         "224.0.0.1",
         "kubernetes",
