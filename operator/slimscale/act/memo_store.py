@@ -15,7 +15,7 @@ __all__ = ["DECIDE_KEY", "PLAN_KEY", "MemoStore", "memo_path", "same_memo", "sav
 
 DECIDE_KEY = "decide.json"
 PLAN_KEY = "plan.json"
-MAX_BYTES = 128 * 1024
+MAX_BYTES = 256 * 1024
 SAME_RATIO = 0.2
 """Learned figures that moved by less are not worth a write: a restart would learn them again."""
 

@@ -10,7 +10,10 @@ from typing import Any
 __all__ = ["CpuAsk", "PlanMemo", "PodEntry", "Refusal", "RolloutEntry", "load_plan_memo"]
 
 PLAN_MEMO_VERSION = 1
-MAX_PODS = 200
+MAX_PODS = 500
+"""Beyond them deadlines and refusals are not remembered, those that matter least first."""
+_MESSAGE_LENGTH = 120
+"""Of a refusal, so that the memo of MAX_PODS pods stays below `memo_store.MAX_BYTES`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,12 @@ class PlanMemo:
 
     def to_json(self) -> dict[str, object]:
         document: dict[str, object] = {"version": PLAN_MEMO_VERSION}
-        pods = {uid: _lean(asdict(entry)) for uid, entry in list(self.pods.items())[:MAX_PODS]}
+        known = list(self.pods.items())
+        if len(known) > MAX_PODS:
+            known.sort(
+                key=lambda item: item[1].refusal is None and not item[1].pending_since_seconds
+            )
+        pods = {uid: _lean(asdict(_shortened(entry))) for uid, entry in known[:MAX_PODS]}
         document["pods"] = {uid: entry for uid, entry in pods.items() if entry}
         if self.rollout is not None:
             rollout = _lean(asdict(self.rollout))
@@ -99,6 +107,14 @@ def load_plan_memo(document: Mapping[str, object]) -> PlanMemo:
         return _memo(document)
     except (TypeError, ValueError, KeyError, AttributeError):
         return PlanMemo()
+
+
+def _shortened(entry: PodEntry) -> PodEntry:
+    refusal = entry.refusal
+    if refusal is None or len(refusal.message) <= _MESSAGE_LENGTH:
+        return entry
+    message = refusal.message[: _MESSAGE_LENGTH - 3] + "..."
+    return replace(entry, refusal=replace(refusal, message=message))
 
 
 def _lean(entry: dict[str, Any]) -> dict[str, Any]:

@@ -94,7 +94,7 @@ async def test_a_failed_write_is_tried_again() -> None:
 async def test_a_memo_that_has_grown_without_bound_is_refused_before_the_server_does() -> None:
     kube = FakeKube()
     with pytest.raises(SlimError, match="more than"):
-        await save(kube, namespace="team", name="sim", uid="u", memo={"a": {"x": "y" * 200_000}})
+        await save(kube, namespace="team", name="sim", uid="u", memo={"a": {"x": "y" * 300_000}})
     assert kube.calls == []
 
 
