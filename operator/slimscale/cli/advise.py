@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from slimscale.api.simworkload import SimWorkloadSpec
@@ -178,7 +179,9 @@ def _report(
     predicted = decision.target.threads
     best = advised(predicted, measured)
     for step in decision.steps:
-        console.print(f"[dim]{step.stage}[/] {step.outcome}: {step.reason}", highlight=False)
+        console.print(
+            f"[dim]{step.stage}[/] {step.outcome}: {escape(step.reason)}", highlight=False
+        )
     points = _thinned(
         decision.model.curve, keep={predicted, best, *(threads for threads, _ in measured)}
     )

@@ -1,6 +1,7 @@
 """`slimscale explain simworkload NAME`: the live status, in the order in which it was decided."""
 
 import asyncio
+import copy
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +18,8 @@ from slimscale.exceptions import SlimError
 from slimscale.kubeapi import paths
 
 __all__ = ["explain", "render"]
+
+_MOST_UNKNOWN = 64
 
 
 def explain(*, name: str, namespace: str, context: str, png: str) -> None:
@@ -48,7 +51,7 @@ def render(workload: SimWorkload, *, now: datetime) -> Group:
     if status.steps:
         table = Table("stage", "outcome", "why", title="Decision", title_justify="left")
         for step in status.steps:
-            table.add_row(step.stage, step.outcome, step.reason)
+            _add(table, step.stage, step.outcome, step.reason)
         parts.append(table)
     if status.curve:
         points = [(point.threads, point.tasks_per_second) for point in status.curve]
@@ -70,21 +73,24 @@ def render(workload: SimWorkload, *, now: datetime) -> Group:
 def _summary(workload: SimWorkload) -> Table:
     status, spec = workload.status, workload.spec
     table = Table(show_header=False, box=None)
-    table.add_row(
-        "SimWorkload", f"{workload.metadata.namespace}/{workload.metadata.name}", style="bold"
+    _add(
+        table,
+        "SimWorkload",
+        f"{workload.metadata.namespace}/{workload.metadata.name}",
+        style="bold",
     )
-    table.add_row("target", f"{spec.target_ref.kind}/{spec.target_ref.name}")
-    table.add_row("mode", spec.update_policy.mode.value + (", suspended" if spec.suspend else ""))
-    table.add_row("objective", spec.objective.type.value)
-    table.add_row("current", _choice(status.current))
-    table.add_row("target value", _choice(status.target))
-    table.add_row("bounds", f"{_choice(status.lower_bound)} to {_choice(status.upper_bound)}")
+    _add(table, "target", f"{spec.target_ref.kind}/{spec.target_ref.name}")
+    _add(table, "mode", spec.update_policy.mode.value + (", suspended" if spec.suspend else ""))
+    _add(table, "objective", spec.objective.type.value)
+    _add(table, "current", _choice(status.current))
+    _add(table, "target value", _choice(status.target))
+    _add(table, "bounds", f"{_choice(status.lower_bound)} to {_choice(status.upper_bound)}")
     if status.uncapped_target is not None and status.uncapped_target != status.target:
-        table.add_row("before limits", _choice(status.uncapped_target))
-    table.add_row("confidence", status.confidence or "-")
-    table.add_row("predictor", status.predictor or "-")
-    table.add_row("predicted", _rate(status.predicted_tasks_per_second))
-    table.add_row("measured", _rate(status.measured_tasks_per_second))
+        _add(table, "before limits", _choice(status.uncapped_target))
+    _add(table, "confidence", status.confidence or "-")
+    _add(table, "predictor", status.predictor or "-")
+    _add(table, "predicted", _rate(status.predicted_tasks_per_second))
+    _add(table, "measured", _rate(status.measured_tasks_per_second))
     return table
 
 
@@ -102,7 +108,7 @@ def _inputs(status: SimWorkloadStatus) -> Table:
         ("CPU limit", f"{inputs.cpu_limit_cores:g}" if inputs.cpu_limit_cores else "none"),
         ("periods throttled", _percent(inputs.throttled_ratio)),
     ):
-        table.add_row(label, value)
+        _add(table, label, value)
     return table
 
 
@@ -110,7 +116,8 @@ def _pods(status: SimWorkloadStatus) -> Table:
     table = Table("pod", "threads", "wanted", "CPU limit", "state", "message", title="Pods")
     table.title_justify = "left"
     for pod in status.pods:
-        table.add_row(
+        _add(
+            table,
             pod.name,
             "-" if pod.threads is None else str(pod.threads),
             "-" if pod.desired_threads is None else str(pod.desired_threads),
@@ -125,7 +132,8 @@ def _history(status: SimWorkloadStatus, now: datetime) -> Table:
     table = Table("ago", "action", "threads", "CPU limit", "why", title="Last changes")
     table.title_justify = "left"
     for entry in status.history:
-        table.add_row(
+        _add(
+            table,
             f"{max(0, round((now - entry.time).total_seconds()))} s",
             entry.action,
             f"{_or_dash(entry.from_threads)} -> {_or_dash(entry.to_threads)}",
@@ -139,13 +147,25 @@ def _conditions(status: SimWorkloadStatus) -> Table:
     table = Table("condition", "is", "reason", "message", title="Conditions", title_justify="left")
     for condition in status.conditions:
         good = {"True": "green", "False": "red"}.get(condition.status, "yellow")
-        table.add_row(
+        _add(
+            table,
             condition.type,
             Text(condition.status, style=good),
             condition.reason,
             condition.message,
         )
     return table
+
+
+def _add(table: Table, *cells: str | Text, style: str | None = None) -> None:
+    """A row of plain text: brackets in a message are no markup, and nothing in it moves the cursor."""
+    plain = (
+        Text("".join(c if c.isprintable() or c == "\n" else " " for c in cell))
+        if isinstance(cell, str)
+        else cell
+        for cell in cells
+    )
+    table.add_row(*plain, style=style)
 
 
 def _choice(choice: ResourceChoice | None) -> str:
@@ -177,14 +197,45 @@ def _seconds(value: float | None) -> str:
 
 
 def _parse(body: dict[str, Any]) -> SimWorkload:
-    try:
-        return SimWorkload.model_validate(body)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise SlimError(
-            f"{where}: {first['msg']}; this command and the cluster's CRD may differ in version"
-        ) from error
+    """What this version does not know of a newer operator's status is left out and told."""
+    known, unknown = copy.deepcopy(body), []
+    for _ in range(_MOST_UNKNOWN):
+        try:
+            workload = SimWorkload.model_validate(known)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            if first["loc"][0] != "status" or not _without(known, first["loc"]):
+                raise SlimError(
+                    f"{where}: {first['msg']}; this command and the cluster's CRD may differ in"
+                    " version"
+                ) from error
+            unknown.append(where)
+        else:
+            if unknown:
+                Console(stderr=True).print(
+                    f"not shown, since this command does not know it: {', '.join(unknown)}",
+                    markup=False,
+                )
+            return workload
+    raise SlimError("the object is of another version; use the command of the operator's release")
+
+
+def _without(body: Any, path: tuple[int | str, ...]) -> bool:
+    """Take one value out of the object; False when it is not there, so something is missing."""
+    for part in path[:-1]:
+        inside = isinstance(body, dict) and part in body
+        if not inside and not (isinstance(body, list) and isinstance(part, int)):
+            return False
+        body = body[part]
+    last = path[-1] if path else None
+    if isinstance(body, dict) and last in body:
+        del body[last]
+        return True
+    if isinstance(body, list) and isinstance(last, int) and last < len(body):
+        del body[last]
+        return True
+    return False
 
 
 async def _fetch(*, name: str, namespace: str, context: str) -> dict[str, Any]:

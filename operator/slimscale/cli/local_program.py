@@ -1,6 +1,7 @@
 """A program on this machine under the contract: started, asked for its metrics, told its threads."""
 
 import contextlib
+import http.client
 import os
 import socket
 import subprocess
@@ -25,6 +26,15 @@ _POLL_SECONDS = 0.2
 _WARM_UP_SECONDS = 1.0
 _MAX_PAGE_BYTES = 1 << 20
 PORT_ENV = "SLIMSCALE_METRICS_PORT"
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_args: object, **_kwargs: object) -> None:
+        return None
+
+
+# A proxy of the environment is not on the way to a program of this machine.
+_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirects())
 
 
 class LocalProgram:
@@ -74,10 +84,10 @@ class LocalProgram:
         """One scrape; None while the program serves nothing of the contract."""
         request = f"http://127.0.0.1:{self._port}/metrics"
         try:
-            with urllib.request.urlopen(request, timeout=5) as answer:
+            with _opener.open(request, timeout=5) as answer:
                 page = answer.read(_MAX_PAGE_BYTES).decode()
             return read_page(page, prefix="slimscale", pod_uid="local", now_seconds=time.time())
-        except (urllib.error.URLError, OSError, NoContract):
+        except (urllib.error.URLError, http.client.HTTPException, OSError, NoContract):
             return None
         except (InvalidSamples, UnicodeDecodeError) as error:
             raise SlimError(f"the program's metrics cannot be read: {error}") from error

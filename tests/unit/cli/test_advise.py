@@ -95,6 +95,32 @@ def test_a_running_program_is_followed_and_told(tmp_path: Path) -> None:
     assert running.exit_status is not None
 
 
+def test_a_proxy_of_the_environment_does_not_stand_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    with LocalProgram(program(tmp_path, WAITING)) as running:
+        assert running.wait_for_metrics(seconds=10)
+
+
+def test_a_program_that_answers_with_garbage_serves_nothing(tmp_path: Path) -> None:
+    garbage = """
+        import os, pathlib, socket
+
+        listener = socket.create_server(("127.0.0.1", int(os.environ["SLIMSCALE_METRICS_PORT"])))
+        while True:
+            connection, _ = listener.accept()
+            connection.recv(4096)
+            connection.sendall(b"what?" * 3)
+            connection.close()
+            pathlib.Path(__file__).with_name("answered").touch()
+    """
+    with LocalProgram(program(tmp_path, garbage)) as running:
+        while not (tmp_path / "answered").exists():
+            assert running.sample() is None
+            assert running.exit_status is None
+
+
 def test_a_program_is_stopped_when_measuring_fails(tmp_path: Path) -> None:
     with (
         pytest.raises(SlimError, match="served no metrics"),

@@ -85,6 +85,29 @@ def test_a_cluster_with_a_newer_crd_gets_a_clear_error() -> None:
         _parse({**BODY, "spec": {**BODY["spec"], "brandNew": 1}})
 
 
+def test_what_a_newer_operator_says_is_left_out_and_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    status = {
+        **BODY["status"],
+        "confidence": "Superb",
+        "brandNew": {"a": 1},
+        "pods": [{"name": "ant-1", "state": "UpToDate", "mood": "fine"}],
+    }
+    text = shown({**BODY, "status": status})
+    assert "ant-1" in text
+    told = capsys.readouterr().err
+    for field in ("status.confidence", "status.brandNew", "status.pods.0.mood"):
+        assert field in told.replace("\n", "")
+
+
+def test_a_message_is_shown_as_it_stands_and_moves_no_cursor() -> None:
+    steps = [{"stage": "Guard", "outcome": "Held", "reason": "map[cpu:2] [/etc/x] \x1b[2Jend"}]
+    text = shown({**BODY, "status": {**BODY["status"], "steps": steps}})
+    assert "map[cpu:2] [/etc/x]" in text
+    assert "\x1b" not in text
+
+
 def test_the_chosen_count_is_marked_and_measurements_stand_beside_it() -> None:
     text = curve_text([(2, 20.0), (1, 10.0)], chosen=2, measured=[(2, 18.0)]).plain
     first, second = text.splitlines()
