@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import copy
 import json
 import ssl
 from collections.abc import AsyncIterator
@@ -181,6 +182,30 @@ async def test_a_simworkload_in_a_system_namespace_is_refused(webhook: Webhook) 
     _, body = await webhook.post("/validate-simworkload", spec_review(namespace="kube-system"))
     assert body["response"]["allowed"] is False
     assert "kube-system" in body["response"]["status"]["message"]
+
+
+@pytest.mark.parametrize("namespace", ["sims", "kube-system"])
+async def test_an_object_that_came_in_unchecked_can_still_be_deleted_and_labelled(
+    webhook: Webhook, namespace: str
+) -> None:
+    """A cascading deletion in the foreground ends with an update that drops a finalizer."""
+    review = spec_review(namespace=namespace, threads={"min": 0})
+    request = review["request"]
+    request["oldObject"] = copy.deepcopy(request["object"])
+    request["object"]["metadata"]["labels"] = {"team": "a"}
+    _, body = await webhook.post("/validate-simworkload", review)
+    assert body["response"]["allowed"] is True
+    request["object"]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    request["object"]["spec"]["suspend"] = True
+    _, body = await webhook.post("/validate-simworkload", review)
+    assert body["response"]["allowed"] is True
+
+
+async def test_an_update_to_a_bad_spec_is_refused(webhook: Webhook) -> None:
+    review = spec_review(threads={"min": 0})
+    review["request"]["oldObject"] = spec_review()["request"]["object"]
+    _, body = await webhook.post("/validate-simworkload", review)
+    assert body["response"]["allowed"] is False
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"request": {}}', b"\xff\xfe"])

@@ -129,6 +129,10 @@ class WorkQueue:
             try:
                 async with asyncio.timeout(self._run_limit_seconds):
                     next_seconds = await self._reconcile(key)
+            except asyncio.CancelledError:
+                if (task := asyncio.current_task()) is None or task.cancelling():
+                    raise  # we are to end; a task group takes any other one for that, silently
+                self._failed(key, state, RuntimeError("something in it was cancelled"))
             except Exception as error:  # whatever it is, other keys go on
                 self._failed(key, state, error)
             else:

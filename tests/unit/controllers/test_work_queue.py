@@ -164,6 +164,24 @@ def test_a_reconcile_that_hangs_is_ended_and_tried_again() -> None:
     assert len(run_virtual(main())) >= 3
 
 
+def test_a_reconcile_in_which_something_is_cancelled_costs_no_worker() -> None:
+    async def main() -> list[Key]:
+        seen: list[Key] = []
+
+        async def reconcile(key: Key) -> None:
+            seen.append(key)
+            if key == A:
+                raise asyncio.CancelledError
+
+        queue = WorkQueue(reconcile, rng=Random(1), workers=1)
+        await _for(10, queue, (0, A), (1, B))
+        return seen
+
+    seen = run_virtual(main())
+    assert B in seen
+    assert seen.count(A) > 1, "it is tried again"
+
+
 def test_two_hundred_changes_right_after_creation_end_with_the_last_one() -> None:
     """A8: whatever the order of events, the last state of the spec is what gets reconciled."""
 
