@@ -20,6 +20,8 @@ __all__ = ["ROLLED_KINDS", "RolloutStep", "step_rollout", "template_cpu", "templ
 ROLLED_KINDS = frozenset({"Deployment", "StatefulSet", "DaemonSet"})
 """A ReplicaSet's template does not reach its running pods."""
 ROLLOUT_DEADLINE_SECONDS = 1800.0
+POD_DEADLINE_SECONDS = 600.0
+"""As a Deployment's default, for each pod: these kinds replace them one after the other."""
 _MARKER = "SLIMSCALE_THREADS"
 
 
@@ -99,7 +101,8 @@ def _failed(template: TargetObservation, entry: RolloutEntry, now_seconds: float
     """By the Deployment's own deadline; the other kinds have none, so they get one here."""
     if not _is_of(template, entry):
         return False
-    late = now_seconds - entry.at_seconds > ROLLOUT_DEADLINE_SECONDS
+    deadline = max(ROLLOUT_DEADLINE_SECONDS, POD_DEADLINE_SECONDS * template.desired_replicas)
+    late = now_seconds - entry.at_seconds > deadline
     hangs = template.kind != "Deployment" and template.rollout_in_progress and late
     return template.rollout_failed or hangs
 

@@ -147,11 +147,17 @@ def _desired_replicas(kind: str, workload: Json) -> int:
 
 
 def rollout_state(kind: str, workload: Json) -> tuple[bool, bool]:
-    """(in progress, failed), as `kubectl rollout status` would see it."""
+    """(in progress, failed), as `kubectl rollout status` would see it.
+
+    Pods that the user's strategy leaves to a hand or to a later step are not waited for.
+    """
     generation = int((workload.get("metadata") or {}).get("generation", 0))
     status: Json = workload.get("status") or {}
     unseen = int(status.get("observedGeneration", 0)) < generation
     wanted = _desired_replicas(kind, workload)
+    strategy: Json = (workload.get("spec") or {}).get("updateStrategy") or {}
+    if kind in ("StatefulSet", "DaemonSet") and strategy.get("type") == "OnDelete":
+        return unseen, False
     match kind:
         case "Deployment":
             updated = int(status.get("updatedReplicas", 0))
@@ -166,7 +172,9 @@ def rollout_state(kind: str, workload: Json) -> tuple[bool, bool]:
             return moving and not failed, failed and not unseen
         case "StatefulSet":
             moving = status.get("updateRevision") not in (None, status.get("currentRevision"))
-            return unseen or (moving and int(status.get("updatedReplicas", 0)) < wanted), False
+            kept = int((strategy.get("rollingUpdate") or {}).get("partition") or 0)
+            behind = int(status.get("updatedReplicas", 0)) < wanted - kept
+            return unseen or (moving and behind), False
         case "DaemonSet":
             return unseen or int(status.get("updatedNumberScheduled", 0)) < wanted, False
         case _:

@@ -123,7 +123,7 @@ def _run(
     bounds = cpu_bounds(observation, spec, standing)
     _fit_to_bounds(draft, spec, bounds)
     crashed = crashed_since_change(observation, draft.memo, now_seconds=now_seconds)
-    if crashed:
+    if crashed and not _forbidden(observation, spec):  # else the change was never made
         draft.memo = revert(draft.memo, now_seconds=now_seconds)
         words = f"pod {crashed} crash-loops since the last change, which is taken back"
         _reverted(draft, words)

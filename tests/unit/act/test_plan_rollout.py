@@ -129,6 +129,17 @@ def test_a_kind_without_a_progress_deadline_does_not_hang_for_ever() -> None:
     assert workload.patches[-1].reason == "RollBack"
 
 
+def test_a_large_statefulset_has_time_for_each_of_its_pods() -> None:
+    template = make_target(kind="StatefulSet", desired_replicas=60)
+    workload = Workload(_mode("Rollout"), (pod_with(),), template)
+    workload.step()
+    workload.template = replace(workload.template, rollout_in_progress=True)
+    workload.now_seconds += 2 * 3600.0
+    assert workload.step().reason == "RollingOut"
+    workload.now_seconds += 9 * 3600.0
+    assert workload.step().reason == "RolloutFailed"
+
+
 def test_users_own_variables_are_left_out_of_the_patch() -> None:
     workload = Workload(
         _mode("Rollout"), (pod_with(),), make_target(template_env={"OMP_NUM_THREADS": "3"})

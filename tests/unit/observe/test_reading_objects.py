@@ -24,6 +24,7 @@ from slimscale.observe.target import (
     TargetUnresolved,
     belongs_to_target,
     observe_target,
+    rollout_state,
     selector_text,
 )
 from tests.support.raw_objects import deployment, pod, simworkload
@@ -241,6 +242,33 @@ def test_a_rollout_is_seen_while_it_runs_and_when_it_failed(
     raw["status"].update(status)
     seen = observe_target(raw, _spec())
     assert (seen.rollout_in_progress, seen.rollout_failed) == expected
+
+
+@pytest.mark.parametrize(
+    ("strategy", "updated", "moving"),
+    [
+        ({"type": "RollingUpdate"}, 2, True),
+        ({"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}, 0, True),
+        ({"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}, 1, False),
+        ({"type": "OnDelete"}, 0, False),
+    ],
+)
+def test_pods_that_the_strategy_holds_back_are_not_waited_for(
+    strategy: Json, updated: int, moving: bool
+) -> None:
+    raw: Json = {
+        "metadata": {"generation": 2},
+        "spec": {"replicas": 3, "updateStrategy": strategy},
+        "status": {
+            "observedGeneration": 2,
+            "currentRevision": "a",
+            "updateRevision": "b",
+            "updatedReplicas": updated,
+        },
+    }
+    assert rollout_state("StatefulSet", raw) == (moving, False)
+    if strategy["type"] == "OnDelete":
+        assert rollout_state("DaemonSet", raw) == (False, False)
 
 
 def test_other_managers_of_cpu_or_thread_variables_are_named() -> None:

@@ -283,6 +283,25 @@ def test_an_old_crash_loop_is_not_blamed_on_the_change() -> None:
     assert ask(plant, first.memo, pod).action is not Action.REVERT
 
 
+def test_a_crash_loop_is_not_blamed_on_a_change_that_was_only_recommended() -> None:
+    plant = SyntheticWorkload(BLOCKING, threads=4)
+    plant.tick()
+    off = make_spec(updatePolicy={"mode": "Off"})
+    first = fresh_decision(plant.observe(), updatePolicy={"mode": "Off"})
+    plant.now_seconds += 30
+    pod = plant.pod(
+        crash_looping=True, ready=False, last_restart_seconds=plant.now_seconds - 5, restart_count=3
+    )
+    decision = decide(
+        observation=replace(plant.observe(), pods=(pod,)),
+        spec=off,
+        memo=first.memo,
+        now_seconds=plant.now_seconds,
+    )
+    assert decision.action is not Action.REVERT
+    assert decision.target == first.target
+
+
 @pytest.mark.parametrize(
     "damaged",
     [
