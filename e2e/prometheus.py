@@ -1,10 +1,12 @@
-"""A real Prometheus in a test's namespace that scrapes the simulations there."""
+"""A real Prometheus in a test's namespace that scrapes a simulation there."""
 
 from typing import Any
 
 import yaml
 
 from e2e.kubectl import Kubectl
+from e2e.simworkloads import PodView
+from e2e.workloads import METRICS_PORT
 
 Json = dict[str, Any]
 NAME = "prometheus"
@@ -15,47 +17,24 @@ def address(namespace: str) -> str:
     return f"http://{NAME}.{namespace}.svc:9090"
 
 
-def deploy(kubectl: Kubectl, image: str) -> None:
-    """Apply it and wait until it is ready."""
-    kubectl.apply(*manifests(kubectl.namespace, image))
+def deploy(kubectl: Kubectl, image: str, pod: PodView) -> None:
+    """Apply one that scrapes this pod, and wait until it is ready."""
+    kubectl.apply(*manifests(kubectl.namespace, image, pod))
     kubectl.rollout(f"deployment/{NAME}", timeout_seconds=180)
 
 
-def manifests(namespace: str, image: str) -> list[Json]:
-    """It finds pods through the API server, so its account may read them and nothing else."""
+def manifests(namespace: str, image: str, pod: PodView) -> list[Json]:
+    """The pod is a static target: Debian's build has no discovery through the API server."""
     meta = {"name": NAME}
-    relabel = [
-        {
-            "source_labels": ["__meta_kubernetes_pod_container_port_name"],
-            "regex": "metrics",
-            "action": "keep",
-        },
-        {"source_labels": ["__meta_kubernetes_namespace"], "target_label": "namespace"},
-        {"source_labels": ["__meta_kubernetes_pod_name"], "target_label": "pod"},
-    ]
+    target = {
+        "targets": [f"{pod.address}:{METRICS_PORT}"],
+        "labels": {"namespace": namespace, "pod": pod.name},
+    }
     config = {
         "global": {"scrape_interval": "2s", "scrape_timeout": "2s"},
-        "scrape_configs": [
-            {
-                "job_name": "simulations",
-                "kubernetes_sd_configs": [{"role": "pod", "namespaces": {"names": [namespace]}}],
-                "relabel_configs": relabel,
-            }
-        ],
+        "scrape_configs": [{"job_name": "simulations", "static_configs": [target]}],
     }
-    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}
-    account = {"kind": "ServiceAccount", "name": NAME, "namespace": namespace}
-    rbac = "rbac.authorization.k8s.io"
     return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta},
-        {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": meta, "rules": [rule]},
-        {
-            "apiVersion": f"{rbac}/v1",
-            "kind": "RoleBinding",
-            "metadata": meta,
-            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": NAME},
-            "subjects": [account],
-        },
         {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -100,7 +79,7 @@ def _deployment(meta: Json, image: str) -> Json:
     }
     labels = {"app": NAME}
     pod = {
-        "serviceAccountName": NAME,
+        "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": 1,
         "securityContext": {
             "runAsNonRoot": True,

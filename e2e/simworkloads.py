@@ -36,6 +36,11 @@ class PodView:
         return str(self.raw["metadata"]["resourceVersion"])
 
     @property
+    def address(self) -> str:
+        """In the pod network."""
+        return str(self.raw["status"]["podIP"])
+
+    @property
     def asked_threads(self) -> int | None:
         text = (self.raw["metadata"].get("annotations") or {}).get(THREADS_ANNOTATION)
         return int(text) if text else None
