@@ -15,7 +15,7 @@ from slimscale.threads.closed_network import MAX_THREADS, NetworkParameters, thr
 from slimscale.threads.memo import LoadPoint, Regime
 from slimscale.threads.window import WorkloadWindow
 
-__all__ = ["Estimate", "estimate_parameters"]
+__all__ = ["Estimate", "crowd_at_dispatcher", "estimate_parameters"]
 
 ASSUMED_DISPATCH_SECONDS = 20e-6
 """Where the program does not serve the histogram: a wake-up through a futex, roughly."""
@@ -35,6 +35,8 @@ LIGHT_RATIO = 2.0
 BUSY_SHARE = 0.7
 """CPU use from which a process of light tasks is held up by its own hand-overs."""
 STEADY_FIT = 1.02
+SHARE_NOISE = 0.05
+"""How far measured CPU and throughput may be off together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ def estimate_parameters(
         serial_seconds=regime.serial_seconds,
         serial_threads=regime.serial_threads,
         points=_same_cpu(regime.points, cores),
-        crowd_seen=regime.serial_seconds is None and _crowd(window) is not None,
+        crowd_seen=regime.serial_seconds is None and crowd_at_dispatcher(window) is not None,
         uncertainty=uncertainty,
         confidence=confidence,
         notes=tuple(notes),
@@ -151,7 +153,9 @@ def _dispatch(window: WorkloadWindow, notes: list[str], *, cpu: float) -> tuple[
         # no longer than a thread's share of the time: Z + S <= k/T. A program that runs a task in
         # the caller's own thread has next to no dispatch, whatever a hand-over would cost it.
         turn = 1.0 / window.tasks_per_second
-        mean = min(mean, turn, max(window.threads * turn - cpu, 0.0))
+        # The last is a difference of large numbers where tasks are heavy: noise must not make it 0.
+        share = window.threads * turn - (1.0 - SHARE_NOISE) * cpu
+        mean = min(mean, turn, max(share, 0.0))
     return max(mean, 1e-7), True
 
 
@@ -250,7 +254,7 @@ def _with_contention(
     if not window.saturated or window.threads < 2:
         return parameters
     dispatch = parameters.dispatch_seconds / min(1.0, parameters.cpu_servers)
-    crowd = _crowd(window)
+    crowd = crowd_at_dispatcher(window)
     if crowd is not None:
         busy = crowd / (1.0 + crowd)
         growth = max(0.0, busy / (window.tasks_per_second * dispatch) - 1.0)
@@ -266,7 +270,7 @@ def _with_contention(
     return fitted
 
 
-def _crowd(window: WorkloadWindow) -> float | None:
+def crowd_at_dispatcher(window: WorkloadWindow) -> float | None:
     """Threads at the dispatcher, when they are enough to keep it busy all the time."""
     crowd = window.threads - window.tasks_per_second * window.task_seconds
     enough = window.saturated and crowd >= max(QUEUE_SEEN, 0.2 * window.threads)

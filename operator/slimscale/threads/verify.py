@@ -8,6 +8,7 @@ from slimscale.domain.decision import DecisionStep, PodTarget
 from slimscale.domain.observation import Observation
 from slimscale.threads.change import rate_noise
 from slimscale.threads.describe import target_words
+from slimscale.threads.estimate import crowd_at_dispatcher
 from slimscale.threads.memo import Memo, Pending, Regime
 from slimscale.threads.window import WorkloadWindow
 
@@ -116,7 +117,9 @@ def _settled(
     promised = pending.predicted_tasks_per_second / before - 1.0
     raised = pending.after.threads > pending.before.threads
     significant = promised > max(LEAST_PREDICTED_GAIN, SIGMAS * noise)
-    if raised and significant and gain < REALISED_SHARE * promised and not _cpu_bound(window):
+    # Threads that crowd at the dispatcher are seen and in the estimate: nothing about them is hidden.
+    hidden = not _cpu_bound(window) and crowd_at_dispatcher(window) is None
+    if raised and significant and gain < REALISED_SHARE * promised and hidden:
         return _hidden_bottleneck(
             memo, pending, window, gain=gain, promised=promised, now_seconds=now_seconds
         )
@@ -146,14 +149,12 @@ def _hidden_bottleneck(
     """More threads brought next to nothing: tasks queue for a lock, an interpreter, an engine."""
     regime = memo.regime
     rate = max(pending.tasks_per_second or 0.0, window.tasks_per_second)
-    known = regime.serial_threads or pending.before.threads
+    # A thread never does more in larger company: what came on top needs threads in proportion.
+    fewest = math.floor(pending.before.threads * (1.0 + max(0.0, gain)))
+    fewest = min(fewest, pending.after.threads, regime.serial_threads or pending.after.threads)
     learned = replace(
         memo,
-        regime=replace(
-            regime,
-            serial_seconds=1.0 / rate,
-            serial_threads=min(known, pending.before.threads),
-        ),
+        regime=replace(regime, serial_seconds=1.0 / rate, serial_threads=fewest),
     )
     words = (
         f"{target_words(pending.after)} brought {gain:+.0%} of the {promised:+.0%} predicted: tasks queue"
@@ -181,8 +182,13 @@ def revert(memo: Memo, *, now_seconds: float, cpu_bound: bool = False) -> Memo:
         )
     elif after.threads > before.threads:
         regime = _after_failed_raise(memo, before, after, cpu_bound=cpu_bound)
-    if (after.cpu_limit_millicores or 0) < (before.cpu_limit_millicores or 0):
+    limits = (before.cpu_limit_millicores or 0, after.cpu_limit_millicores or 0)
+    if limits[1] < limits[0]:
         regime = replace(regime, floor_cpu_millicores=before.cpu_limit_millicores)
+    elif limits[1] > limits[0] and regime.floor_cpu_millicores is not None:
+        # The raise had made itself the floor; it was no need after all.
+        floor = min(regime.floor_cpu_millicores, limits[0])
+        regime = replace(regime, floor_cpu_millicores=floor or None)
     return replace(
         memo,
         target=before,
@@ -205,6 +211,8 @@ def _after_failed_raise(
         regime,
         failed_raises=regime.failed_raises + 1,
         ceiling_threads=min(ceiling, regime.ceiling_threads or ceiling),
+        # The raise had made itself the floor; it was no need after all.
+        floor_threads=min(regime.floor_threads, before.threads) if regime.floor_threads else None,
     )
     rate = memo.pending.tasks_per_second if memo.pending is not None else None
     if again or cpu_bound or rate is None:

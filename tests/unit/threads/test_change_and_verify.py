@@ -74,9 +74,18 @@ def test_unsaturated_demand_proves_nothing() -> None:
 
 def test_a_raise_that_brings_little_is_taken_for_a_hidden_bottleneck() -> None:
     memo = changed(PodTarget(8), PodTarget(10), 130.0)
-    outcome = verify_change(memo, window_after(10, 105.0), spec=SPEC, now_seconds=NOW)
+    locked = replace(window_after(10, 105.0), task_seconds=10 / 105.0)  # they wait inside tasks
+    outcome = verify_change(memo, locked, spec=SPEC, now_seconds=NOW)
     assert outcome.memo.regime.serial_seconds == pytest.approx(1 / 105.0)
     assert outcome.memo.regime.serial_threads == 8
+
+
+def test_threads_that_crowd_at_the_dispatcher_are_no_hidden_bottleneck() -> None:
+    memo = changed(PodTarget(8), PodTarget(10), 130.0)
+    crowded = replace(window_after(10, 105.0), task_seconds=0.01)
+    outcome = verify_change(memo, crowded, spec=SPEC, now_seconds=NOW)
+    assert outcome.memo.regime.serial_seconds is None
+    assert outcome.memo.pending is None
 
 
 def proposal(target: PodTarget, rate: float, *, current: PodTarget, held: float) -> Proposal:
