@@ -28,10 +28,11 @@ def test_bad_or_missing_metrics_hold_the_last_target(
     # The load falls too, so that an operator that took a fault for idleness would cut.
     steer(kubectl, pod, fault=fault, load="light")
 
-    def said() -> None:
+    def said() -> bool:
         assert workload(kubectl, "sim").reason("MetricsAvailable") in SAID[fault]
+        return True
 
-    eventually(lambda: said() is None, 60, what=f"MetricsAvailable says {SAID[fault]}")
+    eventually(said, 60, what=f"MetricsAvailable says {SAID[fault]}")
     held, settled_pod = workload(kubectl, "sim"), only_pod(kubectl, "sim")
     assert held.target_threads not in (None, 1), held.changes
 
@@ -73,12 +74,13 @@ def test_a_pod_that_never_acknowledges_is_named(cluster: Cluster, kubectl: Kubec
     policy = {"mode": "InPlace", "acknowledgeDeadlineSeconds": 10}
     kubectl.apply(simworkload("sim", "sim", updatePolicy=policy))
 
-    def said() -> None:
+    def said() -> bool:
         seen = workload(kubectl, "sim")
         assert seen.reason("Applied") == "False/NotAcknowledged"
         assert seen.acknowledged() == {pod.name: 16}
+        return True
 
-    eventually(lambda: said() is None, 120)
+    eventually(said, 120)
     running = only_pod(kubectl, "sim")
     assert (running.cpu_limit or 0) >= 1000, "the CPU that the old threads use is not taken away"
     steer(kubectl, pod, fault="ok")

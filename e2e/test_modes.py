@@ -63,10 +63,11 @@ def test_in_place_without_a_live_channel_says_so_and_changes_nothing(
     before = start(kubectl, "sim", *contract_server("sim", image, threads=GUESS, injected=False))
     kubectl.apply(simworkload("sim", "sim", mode="InPlace"))
 
-    def said() -> None:
+    def said() -> bool:
         assert workload(kubectl, "sim").reason("Applied") == "False/NoLiveChannel"
+        return True
 
-    eventually(lambda: said() is None, 120)
+    eventually(said, 120)
     pod = only_pod(kubectl, "sim")
     assert (pod.uid, pod.env(), pod.asked_threads) == (before.uid, before.env(), None)
 

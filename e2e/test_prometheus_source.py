@@ -32,11 +32,12 @@ def test_prometheus_feeds_the_operator_and_its_outage_holds(kubectl: Kubectl, po
     kubectl.run("scale", "deployment/prometheus", "--replicas=0")
     steer(kubectl, pod, load="light")
 
-    def said() -> None:
+    def said() -> bool:
         seen = workload(kubectl, "sim").reason("MetricsAvailable")
         assert seen in {"False/PrometheusError", "False/MetricsStale"}, seen
+        return True
 
-    eventually(lambda: said() is None, 90)
+    eventually(said, 90)
     held, held_pod = workload(kubectl, "sim"), only_pod(kubectl, "sim")
 
     def unchanged() -> bool:
