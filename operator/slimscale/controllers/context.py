@@ -1,6 +1,7 @@
 """Everything the operator is made of, built from its settings in one place, and run together."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import sys
@@ -37,6 +38,7 @@ from slimscale.settings import OperatorSettings
 __all__ = ["AppContext", "build_context", "exit_now"]
 
 _log = logging.getLogger(__name__)
+_FLUSH_SECONDS = 5.0
 _LOOP_BEAT_SECONDS = 1.0
 _LEASE_LOST_EXIT_CODE = 75
 _RUN_LIMIT_SECONDS = 120.0
@@ -104,7 +106,10 @@ class AppContext:
         await self.pods.close()
         await self.observer.close()
         if self.leadership is None or self.leadership.held():
-            await self.stages.memo.flush()
+            # The lease is not renewed any more: what is written now must be done before it runs out.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_FLUSH_SECONDS):
+                    await self.stages.memo.flush()
         if self.leadership is not None:
             await self.leadership.release()
         for close in reversed(self.closers):

@@ -7,7 +7,7 @@ r = Z/S and Erlang's loss function B(k, r) (science.md 1.2, equations 1 to 6):
     T(k) = (1 - B(k, r))/S      rho(k) = 1 - B(k, r)      W(k) = k/T(k) - Z
 
 The model has no interior optimum: throughput rises with every thread. "Best" needs a tolerance
-(`smallest_population_within`) or contention (`closed_network`, `scalability`).
+(`smallest_population_within`) or contention (`closed_network`).
 """
 
 from dataclasses import dataclass
