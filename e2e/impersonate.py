@@ -15,7 +15,9 @@ def patch_as(account: str, pod: str, subresource: str, document: dict[str, Any])
     """PATCH `NAMESPACE/POD`, or a subresource of it; what the API server refused, or nothing."""
     namespace, name = pod.split("/")
     context = require_kind_context(CONTEXT)
-    api = config.new_client_from_config(config_file=str(KUBECONFIG), context=context)
+    api = config.new_client_from_config(  # type: ignore[no-untyped-call]
+        config_file=str(KUBECONFIG), context=context
+    )
     path = "/".join(("", "api", "v1", "namespaces", namespace, "pods", name))
     headers = {"Impersonate-User": account, "Content-Type": STRATEGIC, "Accept": "application/json"}
     url = api.configuration.host + (f"{path}/{subresource}" if subresource else path)

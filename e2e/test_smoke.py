@@ -83,7 +83,8 @@ def test_running_pods_get_fewer_threads_and_less_cpu_without_a_restart(
     assert seen.target_threads is not None
     assert seen.target_threads < 16
     assert pod.cpu_limit is not None
-    assert pod.cpu_limit == pod.applied_cpu_limit < 1500
+    assert pod.cpu_limit == pod.applied_cpu_limit
+    assert pod.cpu_limit < 1500
     page = kubectl.raw(
         f"/api/v1/namespaces/{kubectl.namespace}/pods/{pod.name}:{METRICS_PORT}/proxy/metrics"
     )
