@@ -38,6 +38,8 @@ GUESSED_THREADS = 16
 CPU_LIMIT = 2
 PHASES = (("light", True), ("heavy", False), ("blocking", True))
 SETTLED_SECONDS = 20.0
+LEAST_WATCHED_SECONDS = 45.0
+"""A target that still stands from the phase before must not be taken for the answer to this one."""
 FOLLOW_WITHIN_SECONDS = 60.0
 
 
@@ -109,7 +111,10 @@ class Demo:
             settled = self._settled_target()
             if settled is None or settled != reached:
                 reached, reached_at = settled, time.monotonic()
-            elif time.monotonic() - reached_at >= SETTLED_SECONDS:
+            elif (
+                time.monotonic() - reached_at >= SETTLED_SECONDS
+                and time.monotonic() - since >= LEAST_WATCHED_SECONDS
+            ):
                 break
             time.sleep(1.0)
         seconds = seconds_to_reach(self.timeline[start:], since - self._start)

@@ -35,6 +35,8 @@ LIGHT_RATIO = 2.0
 BUSY_SHARE = 0.7
 """CPU use from which a process of light tasks is held up by its own hand-overs."""
 STEADY_FIT = 1.02
+INLINE_ABOVE = 2.0
+"""Served dispatch time over what one thread can have paid, from which it pays none at all."""
 SHARE_NOISE = 0.05
 """How far measured CPU and throughput may be off together."""
 
@@ -52,6 +54,8 @@ class Estimate:
     saturated: bool
     serial_seconds: float | None
     serial_threads: int | None
+    alone_per_second: float | None
+    """Throughput of one thread that runs its tasks itself: no hand-over is in it."""
     points: tuple[LoadPoint, ...]
     """What was measured in this load at about this CPU."""
     crowd_seen: bool
@@ -106,6 +110,13 @@ def estimate_parameters(
         blocking = 0.0
         notes.append("light tasks keep the CPU busy, so their waiting is taken for contention")
     own = max(cpu, 1e-9) + dispatch
+    handed_over = _handed_over(window, dispatch)
+    alone = window.tasks_per_second if handed_over > INLINE_ABOVE * dispatch else None
+    if alone is not None:
+        dispatch = handed_over
+        notes.append(
+            f"one thread runs its tasks itself; more would take {_seconds(dispatch)} to hand over"
+        )
     if regime.serial_seconds is not None:
         cpu = max(0.0, cpu - regime.serial_seconds)
         notes.append(
@@ -132,6 +143,7 @@ def estimate_parameters(
         saturated=window.saturated,
         serial_seconds=regime.serial_seconds,
         serial_threads=regime.serial_threads,
+        alone_per_second=alone,
         points=_same_cpu(regime.points, cores),
         crowd_seen=regime.serial_seconds is None and crowd_at_dispatcher(window) is not None,
         uncertainty=uncertainty,
@@ -157,6 +169,14 @@ def _dispatch(window: WorkloadWindow, notes: list[str], *, cpu: float) -> tuple[
         share = window.threads * turn - (1.0 - SHARE_NOISE) * cpu
         mean = min(mean, turn, max(share, 0.0))
     return max(mean, 1e-7), True
+
+
+def _handed_over(window: WorkloadWindow, dispatch: float) -> float:
+    """What the program says a hand-over costs, where its single thread cannot have paid that."""
+    if window.threads > 1 or not window.saturated:
+        return dispatch
+    served = window.dispatch_median_seconds or window.dispatch_seconds
+    return max(dispatch, served or 0.0)
 
 
 def _blocking(

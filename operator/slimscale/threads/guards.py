@@ -59,6 +59,8 @@ class Proposal:
     throttled_ratio: float | None
     least_threads: int
     most_threads: int
+    work_waits: bool = True
+    """Demand saturated the window: only then can more threads bring anything."""
     must_leave: str = ""
     """Why the current values may not stay (out of bounds); empty when they may."""
 
@@ -84,8 +86,9 @@ def weigh(proposal: Proposal, *, spec: SimWorkloadSpec, memo: Memo, now_seconds:
     if proposal.must_leave:
         steps.append(_step("OutOfBounds", proposal.must_leave, constrained=True))
         return Verdict(wanted, wanted != current, tuple(steps), ())
-    if wanted == current:
-        steps.append(_step("Unchanged", "the present values are the best found"))
+    needless = _needless(wanted, proposal)
+    if needless is not None:
+        steps.append(needless)
         return Verdict(current, False, tuple(steps), ())
     hysteresis = spec.tuning.hysteresis_percent / 100.0
     first = memo.target is None or memo.repredict
@@ -124,6 +127,14 @@ def weigh(proposal: Proposal, *, spec: SimWorkloadSpec, memo: Memo, now_seconds:
         return Verdict(current, False, tuple(steps), proposals)
     steps.append(_step("Accepted", why))
     return Verdict(wanted, True, tuple(steps), ())
+
+
+def _needless(wanted: PodTarget, proposal: Proposal) -> DecisionStep | None:
+    if wanted == proposal.current:
+        return _step("Unchanged", "the present values are the best found")
+    if wanted.threads > proposal.current.threads and not proposal.work_waits:
+        return _step("NoDemand", "no work is waiting: more threads would have nothing to do")
+    return None
 
 
 def _shaped(proposal: Proposal, steps: list[DecisionStep]) -> PodTarget:

@@ -67,6 +67,8 @@ class AnalyticPredictor:
         rows = []
         for cores in cpu_cores:
             curve = anchor.apply(_raw_curve(estimate, cores, max_threads))
+            if estimate.alone_per_second is not None:
+                curve[0] = estimate.alone_per_second
             rows.append(np.minimum(curve, cores / estimate.cpu_seconds_a_task))
         return Surface(cpu_cores, np.vstack(rows), estimate.cpu_seconds_a_task)
 
@@ -121,6 +123,10 @@ class _Anchor:
     @staticmethod
     def of(curve: FloatArray, estimate: Estimate) -> "_Anchor":
         threads = estimate.threads
+        if estimate.alone_per_second is not None:
+            return (
+                _Anchor()
+            )  # the measured point is one without a hand-over: it says nothing of k > 1
         if not estimate.saturated or threads > len(curve) or estimate.tasks_per_second <= 0:
             return _Anchor()
         peak = int(np.argmax(curve)) + 1

@@ -138,6 +138,7 @@ def recommend(
             throttled_ratio=window.throttled_ratio,
             least_threads=spec.threads.min,
             most_threads=spec.threads.max,
+            work_waits=window.saturated,
             must_leave=_must_leave(current, spec, bounds),
         ),
         spec=spec,

@@ -5,10 +5,11 @@ that before and after are never mixed.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slimscale.api.conditions import Reason
 from slimscale.api.simworkload import Metrics, MetricsSource, Tuning
+from slimscale.domain.contract import ContractSample
 from slimscale.domain.observation import Observation, PodObservation
 from slimscale.threads.histogram import merge
 from slimscale.threads.sampling import (
@@ -205,7 +206,8 @@ def _pairs(
             old_enough = [
                 s for s in samples[:-1] if latest.sampled_at_seconds - s.sampled_at_seconds >= span
             ]
-            pair = difference(latest, old_enough[-1] if old_enough else samples[0])
+            first = old_enough[-1] if old_enough else samples[0]
+            pair = _with_gaps(difference(latest, first), first, samples)
             if pair is not None and pair.span_seconds >= shortest_seconds:
                 groups.setdefault((pair.threads, pair.cpu_quota_cores), []).append(pair)
         if not groups:
@@ -215,6 +217,20 @@ def _pairs(
             break  # idle now is idle, whatever was done before
         span *= 2
     return best
+
+
+def _with_gaps(
+    pair: SamplePair | None, first: ContractSample, samples: tuple[ContractSample, ...]
+) -> SamplePair | None:
+    """Demand counts as saturated only where no sample in between found the pod short of work."""
+    if pair is None:
+        return None
+    waiting = [
+        s.tasks_outstanding
+        for s in samples[:-1]
+        if s.sampled_at_seconds >= first.sampled_at_seconds and s.tasks_outstanding is not None
+    ]
+    return replace(pair, outstanding_at_start=min(waiting, default=pair.outstanding_at_start))
 
 
 def _idle(pairs: list[SamplePair]) -> bool:
