@@ -18,6 +18,7 @@ from rich.console import Console
 
 from e2e import images
 from e2e.cluster import kind
+from e2e.cluster.host import HostLacks
 from e2e.demo.arms import SimulationPod, simulation_manifest, status_of
 from e2e.demo.report import draw, markdown, results_table
 from e2e.demo.verdict import (
@@ -30,7 +31,8 @@ from e2e.demo.verdict import (
 )
 from e2e.helm import Helm
 from e2e.kubectl import Kubectl
-from e2e.paths import ROOT, STATE
+from e2e.paths import KUBECONFIG, ROOT, STATE
+from e2e.progress import StepFailed
 
 NAMESPACE = "slimscale-demo"
 RELEASE = "slimscale"
@@ -103,6 +105,7 @@ class Demo:
     def _follow(self, phase: str, since: float) -> float:
         """Watch until the acknowledged target stays; seconds until its neighbourhood was reached."""
         start = len(self.timeline)
+        self._say(f"{phase}: watching the operator until its choice stays")
         reached: tuple[int | None, str | None] | None = None
         reached_at = time.monotonic()
         end = since + 3 * FOLLOW_WITHIN_SECONDS
@@ -202,8 +205,13 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     console = Console()
     demo = Demo(console, rounds=given.rounds, turn_seconds=given.turn_seconds)
-    demo.set_the_scene()
-    demo.tell()
+    try:
+        demo.set_the_scene()
+        demo.tell()
+    except (StepFailed, HostLacks, AssertionError) as error:
+        console.print(f"[red]the demo stopped:[/] {error}", highlight=False)
+        console.print("logs of each step: e2e/.state/logs")
+        return 1
     given.out.mkdir(parents=True, exist_ok=True)
     picture = given.out / "demo.png"
     draw(picture, demo.timeline, demo.results, applied=demo.applied_at)
@@ -227,6 +235,14 @@ def main(arguments: list[str] | None = None) -> int:
     problems = failures(demo.results, follow_within_seconds=FOLLOW_WITHIN_SECONDS)
     for problem in problems:
         console.print(f"[red]not as promised:[/] {problem}")
+    if problems:
+        console.print(
+            "What the operator decided and why: the command below. It measures, so a busy"
+        )
+        console.print("machine can spoil a run; run it again when nothing else runs.")
+    console.print("The cluster stays up (`make clean` takes it away). To look around:")
+    console.print(f"  export KUBECONFIG={KUBECONFIG}", highlight=False, soft_wrap=True)
+    console.print(f"  .venv/bin/slimscale explain simworkload operator -n {NAMESPACE}")
     return 1 if problems else 0
 
 

@@ -6,6 +6,7 @@ the prediction. A program that ends by itself is run once for each thread count 
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -51,6 +52,8 @@ def advise(
     Raises:
         SlimError: it cannot be started, fails, or serves metrics that cannot be used.
     """
+    if png and not Path(png).absolute().parent.is_dir():
+        raise SlimError(f"--png {png}: there is no such folder; make it first")
     console = Console()
     cores = cpus or cpu_count_available()
     with LocalProgram(command) as program, _progress(console) as progress:
@@ -62,9 +65,13 @@ def advise(
             decision = decide_locally(samples, cores=cores, max_threads=max_threads)
             measured = [_rate_of(samples)]
             if probe and decision.target is not None:
-                for threads in _neighbours(decision.target.threads, max_threads):
+                pending = _neighbours(decision.target.threads, max_threads)
+                while pending:
+                    threads = pending.pop(0)
                     progress.update(task, description=f"checking {threads} threads")
                     measured += _probe(program, threads, seconds)
+                    if not pending:
+                        pending = _further(measured, max_threads)
         else:
             progress.stop()
             _advise_batch(console, command, max_threads=max_threads, cores=cores, png=png)
@@ -100,7 +107,8 @@ def decide_locally(
         crash_looping=False,
         desired_threads=None,
         has_live_channel=True,
-        samples=tuple(samples),
+        # outside a container the CPU of the cgroup is everybody's
+        samples=tuple(replace(sample, cpu_usage_seconds_total=None) for sample in samples),
         freshness=Freshness.FRESH,
     )
     target = TargetObservation(
@@ -149,6 +157,16 @@ def _neighbours(threads: int, max_threads: int) -> list[int]:
     step = max(1, threads // 2)
     around = {1, threads - step, threads, threads + step}
     return sorted(count for count in around if 1 <= count <= max_threads)
+
+
+def _further(measured: Sequence[tuple[int, float]], max_threads: int) -> list[int]:
+    """The double of the largest count, while that was clearly the best of those that were run."""
+    rates = dict(measured)
+    largest = max(rates)
+    others = [rate for threads, rate in rates.items() if threads != largest]
+    if largest >= max_threads or rates[largest] < CLEARLY_MORE * max(others, default=0.0):
+        return []
+    return [min(2 * largest, max_threads)]
 
 
 def _probe(program: LocalProgram, threads: int, seconds: float) -> list[tuple[int, float]]:
@@ -235,13 +253,15 @@ def _advise_batch(
     """Run the whole program once for each count of a ladder; the shortest run wins."""
     console.print("the program ended by itself: running it once for each thread count")
     runs: list[tuple[int, float]] = []
-    counts = ladder(max_threads, cores)
+    pending = ladder(max_threads, cores)
     with _progress(console) as progress:
-        task = progress.add_task("running", total=len(counts))
-        for threads in counts:
+        task = progress.add_task("running", total=None)
+        while pending:
+            threads = pending.pop(0)
             progress.update(task, description=f"{threads} threads")
             runs.append((threads, 1.0 / run_to_end(command, threads)))
-            progress.advance(task)
+            if not pending:
+                pending = _further(runs, max_threads)
     best, rate = max(runs, key=lambda run: run[1])
     console.print(curve_text(runs, chosen=best))
     console.print(f"[bold]best: {best} threads[/], {1 / rate:.3g} s a run")

@@ -102,8 +102,12 @@ class LocalProgram:
         while True:
             found = self.sample()
             if found is None:
-                state = "ended" if self.exit_status is not None else "stopped serving metrics"
-                raise SlimError(f"the program {state} while it was measured")
+                if self.exit_status is not None:
+                    raise SlimError(
+                        "the program ended while it was measured: let it run longer, or lower"
+                        " --seconds (about six times that is needed, once with --no-probe)"
+                    )
+                raise SlimError("the program stopped serving metrics while it was measured")
             yield found
             left = end - time.monotonic()
             if left <= 0:

@@ -70,7 +70,11 @@ def advise(  # noqa: PLR0917 - each is an option of its own on the command line
     ] = True,
     png: Png = "",
 ) -> None:
-    """The best thread count of a local program that follows the contract, with its curve."""
+    """The best thread count of a local program, with its curve.
+
+    A program that follows the contract is measured while it runs, for about six times --seconds.
+    One that ends by itself, without the contract, is run once for each count of a ladder.
+    """
     from slimscale.cli.advise import advise as advise_program
 
     advise_program(

@@ -86,7 +86,7 @@ def weigh(proposal: Proposal, *, spec: SimWorkloadSpec, memo: Memo, now_seconds:
     if proposal.must_leave:
         steps.append(_step("OutOfBounds", proposal.must_leave, constrained=True))
         return Verdict(wanted, wanted != current, tuple(steps), ())
-    needless = _needless(wanted, proposal)
+    needless = _needless(wanted, proposal, memo)
     if needless is not None:
         steps.append(needless)
         return Verdict(current, False, tuple(steps), ())
@@ -129,11 +129,16 @@ def weigh(proposal: Proposal, *, spec: SimWorkloadSpec, memo: Memo, now_seconds:
     return Verdict(wanted, True, tuple(steps), ())
 
 
-def _needless(wanted: PodTarget, proposal: Proposal) -> DecisionStep | None:
+def _needless(wanted: PodTarget, proposal: Proposal, memo: Memo) -> DecisionStep | None:
     if wanted == proposal.current:
         return _step("Unchanged", "the present values are the best found")
-    if wanted.threads > proposal.current.threads and not proposal.work_waits:
+    if proposal.work_waits:
+        return None
+    if wanted.threads > proposal.current.threads:
         return _step("NoDemand", "no work is waiting: more threads would have nothing to do")
+    if memo.regime.points and memo.target is not None:
+        # Without waiting work the throughput says nothing of what the pod can do.
+        return _step("NoDemand", "no work is waiting: what was chosen under full demand stays")
     return None
 
 

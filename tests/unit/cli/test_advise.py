@@ -2,11 +2,12 @@
 
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from slimscale.cli.advise import advise, advised, decide_locally, ladder
+from slimscale.cli.advise import _further, advise, advised, decide_locally, ladder
 from slimscale.cli.local_program import LocalProgram, run_to_end
 from slimscale.domain.contract import ContractSample
 from slimscale.exceptions import SlimError
@@ -85,6 +86,32 @@ def test_what_is_measured_counts_more_than_what_is_predicted(
     measured: list[tuple[int, float]], best: int
 ) -> None:
     assert advised(4, measured) == best
+
+
+@pytest.mark.parametrize(
+    ("measured", "further"),
+    [
+        ([(4, 100.0), (8, 200.0)], [16]),  # the largest is the best: there may be more
+        ([(4, 100.0), (8, 105.0)], []),
+        ([(4, 100.0), (8, 200.0), (16, 150.0)], []),
+        ([(4, 100.0), (60, 900.0)], [64]),
+        ([(4, 100.0), (64, 900.0)], []),
+    ],
+)
+def test_the_search_goes_on_upwards_while_it_pays(
+    measured: list[tuple[int, float]], further: list[int]
+) -> None:
+    assert _further(measured, 64) == further
+
+
+def test_a_busy_machine_is_not_charged_to_the_program() -> None:
+    busy = [
+        replace(s, cpu_usage_seconds_total=2.0 * (s.sampled_at_seconds - 999_000.0))
+        for s in samples(cpu=0.0001, blocking=0.01, threads=4)
+    ]
+    decision = decide_locally(busy, cores=2.0, max_threads=64)
+    assert decision.target is not None
+    assert decision.target.threads >= 32
 
 
 def test_a_running_program_is_followed_and_told(tmp_path: Path) -> None:

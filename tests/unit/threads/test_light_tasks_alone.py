@@ -72,3 +72,14 @@ def test_more_threads_are_asked_for_only_while_work_waits() -> None:
         assert "NoDemand" in step_outcomes(idle)
         assert idle.target is not None
         assert idle.target.threads == 2
+
+
+def test_what_was_chosen_under_full_demand_stays_when_demand_ends() -> None:
+    plant = SyntheticWorkload(BLOCKING, threads=2, limit_millicores=2000)
+    memo = drive(plant, make_spec(), 24, decide=decide)
+    chosen = plant.threads
+    assert chosen > 8
+    plant.saturated = False
+    seen: list[Decision] = []
+    drive(plant, make_spec(), 24, memo=memo, decide=decide, each=seen.append)
+    assert {d.target.threads for d in seen if d.target} == {chosen}
