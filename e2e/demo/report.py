@@ -35,7 +35,7 @@ def results_table(results: Sequence[PhaseResult], *, apply_to_acknowledged_secon
         )
     table.caption = (
         f"from `kubectl apply` to acknowledged: {apply_to_acknowledged_seconds:.1f} s. Followed: until"
-        " the throughput stayed within 15 % of where it settled."
+        " the throughput stayed within 20 % of where it settled."
     )
     return table
 
@@ -65,7 +65,7 @@ Steps a second: the median of the rounds and half of their range. The arms take 
 the machine; ratios are medians over rounds. Guessed: {results[0].guessed.threads} threads; floor(quota):
 {results[0].floor.threads} threads; both with a CPU limit of {results[0].guessed.cpu_limit}. From `kubectl apply` to acknowledged:
 {apply_to_acknowledged_seconds:.1f} s. "Followed in": from the change of load until the throughput stayed
-within 15 % of where it settled.
+within 20 % of where it settled.
 
 {table}
 

@@ -21,7 +21,8 @@ __all__ = [
 NOISE = 0.10
 """What two runs of the very same setting differ by on a shared machine, as a share."""
 CLEARLY_BETTER = 1.2
-SETTLED_SHARE = 0.85
+SETTLED_SHARE = 0.8
+SMOOTHED_LOOKS = 7
 SETTLED_POINTS = 5
 
 
@@ -71,9 +72,9 @@ class TimelinePoint:
 
 
 def seconds_to_reach(timeline: Sequence[TimelinePoint], since_seconds: float) -> float:
-    """From `since` until the throughput stayed within 15 % of where it settled in the end.
+    """From `since` until the throughput stayed within 20 % of where it settled in the end.
 
-    Medians of three looks in a row, so that one slow second does not count. Infinite when nothing
+    Medians of seven looks in a row, so that a few slow seconds do not count. Infinite when nothing
     was acknowledged or nothing ran.
     """
     points = [p for p in timeline if p.steps_per_second is not None]
@@ -83,7 +84,7 @@ def seconds_to_reach(timeline: Sequence[TimelinePoint], since_seconds: float) ->
     settled = statistics.median(rates[-SETTLED_POINTS:])
     reached = math.inf
     for index in range(len(points) - 1, -1, -1):
-        smoothed = statistics.median(rates[max(0, index - 1) : index + 2])
+        smoothed = statistics.median(rates[index : index + SMOOTHED_LOOKS])
         if smoothed < SETTLED_SHARE * settled:
             break
         reached = points[index].seconds

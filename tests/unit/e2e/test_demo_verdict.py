@@ -71,10 +71,10 @@ def test_rounds_are_compared_pairwise_so_a_slow_round_hits_both_arms() -> None:
 @pytest.mark.parametrize(
     ("rates", "seconds"),
     [
-        ([45.0] * 4 + [700.0] * 8, 4.0),
-        ([45.0] * 4 + [560.0] * 3 + [700.0] * 8, 7.0),  # nearly there does not count
-        ([700.0] * 4 + [45.0] * 4 + [700.0] * 8, 8.0),  # it went astray and came back
-        ([700.0] * 4 + [45.0] + [700.0] * 8, 0.0),  # one slow second is noise
+        ([45.0] * 9 + [700.0] * 12, 6.0),
+        ([45.0] * 4 + [500.0] * 5 + [700.0] * 12, 6.0),  # nearly there does not count
+        ([700.0] * 4 + [45.0] * 9 + [700.0] * 12, 10.0),  # it went astray and came back
+        ([700.0] * 4 + [45.0] * 3 + [700.0] * 8, 0.0),  # a few slow seconds are noise
         ([700.0] * 2, float("inf")),
         ([], float("inf")),
     ],
