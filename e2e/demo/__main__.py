@@ -19,7 +19,7 @@ from rich.console import Console
 from e2e import images
 from e2e.cluster import kind
 from e2e.cluster.host import HostLacks
-from e2e.demo.arms import SimulationPod, simulation_manifest, status_of
+from e2e.demo.arms import Figures, SimulationPod, simulation_manifest, status_of
 from e2e.demo.report import draw, markdown, results_table
 from e2e.demo.verdict import (
     Arm,
@@ -55,6 +55,7 @@ class Demo:
         self._kubectl = Kubectl(namespace=NAMESPACE)
         self._start = time.monotonic()
         self._pods: dict[str, SimulationPod] = {}
+        self._previous: Figures | None = None
         self.timeline: list[TimelinePoint] = []
         self.results: list[PhaseResult] = []
         self.applied_at = 0.0
@@ -170,7 +171,7 @@ class Demo:
     def _look(self, phase: str) -> None:
         """Add one point to the timeline; the rate is that since the look before."""
         figures = self._pods["operator"].figures()
-        previous = getattr(self, "_previous", None)
+        previous = self._previous
         rate = figures.rate_since(previous, phase) if previous is not None else None
         self._previous = figures
         self.timeline.append(
