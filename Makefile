@@ -38,7 +38,7 @@ bench: $(VENV)/.ready ## measure the simulation over thread counts and CPU quota
 docs: generate ## the generated part of docs/
 
 clean: ## remove the virtual environment and the test cluster
-	-$(PY) -m e2e.cluster down
+	-if [ -x $(PY) ]; then $(PY) -m e2e.cluster down; else echo "no $(VENV): a cluster of this checkout stays; make test, then make clean"; fi
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache
 
 .PHONY: help demo test e2e verify generate fix bench docs clean

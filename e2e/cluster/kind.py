@@ -15,12 +15,14 @@ import yaml
 
 from e2e.cluster import node_image, programs
 from e2e.cluster.host import Host, choose, environment
+from e2e.cluster.owner import claim, release, require_ours
 from e2e.cluster.pins import OFFICIAL_NODE_IMAGE
 from e2e.guard import require_kind_context
-from e2e.paths import CLUSTER, CONTEXT, KUBECONFIG, LOGS, STATE
+from e2e.paths import CACHE, CLUSTER, CONTEXT, KUBECONFIG, LOGS, STATE
 from e2e.progress import Step, StepFailed, Steps
 
 STAMP = STATE / "cluster.json"
+REGISTER = CACHE / "clusters"
 POOLS = ("a", "b")
 
 
@@ -61,9 +63,13 @@ def down() -> None:
     with _alone():
         steps = Steps(LOGS, environment())
         for engine in engines:
-            if stamp is not None or nodes(engine):
+            running = nodes(engine)
+            if running:
+                require_ours(REGISTER, CLUSTER, STATE)
+            if stamp is not None or running:
                 with steps.step(f"delete cluster {CLUSTER}") as step:
                     _delete(step, engine)
+        release(REGISTER, CLUSTER)
         STAMP.unlink(missing_ok=True)
         KUBECONFIG.unlink(missing_ok=True)
 
@@ -129,6 +135,8 @@ _ENGINES = ("docker", "podman")
 
 def _create(steps: Steps, host: Host, image: str) -> Stamp:
     STAMP.unlink(missing_ok=True)
+    if nodes(host.engine):
+        require_ours(REGISTER, CLUSTER, STATE)
     with steps.step(f"create cluster {CLUSTER}") as step:
         _delete(step, host.engine)
         file = STATE / "kind.yaml"
@@ -145,6 +153,7 @@ def _create(steps: Steps, host: Host, image: str) -> Stamp:
     key = _key(from_source=host.from_source)
     stamp = Stamp(host.engine, host.from_source, key, nodes(host.engine))
     STAMP.write_text(json.dumps(asdict(stamp), indent=1))
+    claim(REGISTER, CLUSTER, STATE)
     return stamp
 
 

@@ -80,6 +80,7 @@ class Demo:
         for name in arms:
             self._kubectl.rollout(f"deployment/{name}")
             self._pods[name] = SimulationPod(self._kubectl, name)
+        self._console.rule("the scene is set; the story's clock starts")
         self._start = time.monotonic()
 
     def tell(self) -> None:
@@ -231,7 +232,7 @@ def main(arguments: list[str] | None = None) -> int:
         )
     )
     table = results_table(demo.results, apply_to_acknowledged_seconds=demo.apply_to_acknowledged)
-    Console(width=max(console.width, 150)).print(table)
+    console.print(table)
     console.print(f"picture: {picture}")
     problems = failures(demo.results, follow_within_seconds=FOLLOW_WITHIN_SECONDS)
     for problem in problems:

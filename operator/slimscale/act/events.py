@@ -61,7 +61,7 @@ def events_for(
     new = status.get("target") or {}
     if new and new != old and (status.get("history") or []):
         entry = status["history"][-1]
-        notes.append(EventNote("Normal", "TargetChanged", f"{_words(new)}: {entry.get('reason')}"))
+        notes.append(EventNote("Normal", "TargetChanged", _with_values(new, entry)))
     conditions = {c["type"]: c for c in before.get("conditions") or []}
     for condition in status.get("conditions") or []:
         note = _of_condition(conditions.get(condition["type"]) or {}, condition)
@@ -149,6 +149,13 @@ class EventWriter:
         return allowed
 
 
+def _with_values(choice: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
+    """Most reasons name the new count themselves: it is not said twice."""
+    reason = str(entry.get("reason") or "")
+    named = f"{choice['threads']} thread" in reason
+    return reason if named else f"{_words(choice)}: {reason}"
+
+
 def _words(choice: Mapping[str, Any]) -> str:
     cpu = f" on {choice['cpuLimit']} CPU" if "cpuLimit" in choice else ""
-    return f"{choice['threads']} threads{cpu}"
+    return f"{choice['threads']} thread{'s' if choice['threads'] != 1 else ''}{cpu}"

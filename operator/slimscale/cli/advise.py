@@ -34,6 +34,7 @@ from slimscale.threads.decide import decide
 __all__ = ["advise", "advised", "decide_locally", "ladder"]
 
 START_SECONDS = 60.0
+_OF_THE_MODEL = ("Estimate", "Predict", "Choose")
 CLEARLY_MORE = 1.1
 """Two runs of one setting differ by less than this, as a rule."""
 
@@ -197,6 +198,8 @@ def _report(
     predicted = decision.target.threads
     best = advised(predicted, measured)
     for step in decision.steps:
+        if step.stage not in _OF_THE_MODEL:
+            continue  # pods, modes and samples: words of a cluster
         console.print(
             f"[dim]{step.stage}[/] {step.outcome}: {escape(step.reason)}", highlight=False
         )

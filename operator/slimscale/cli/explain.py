@@ -129,15 +129,17 @@ def _pods(status: SimWorkloadStatus) -> Table:
 
 
 def _history(status: SimWorkloadStatus, now: datetime) -> Table:
-    table = Table("ago", "action", "threads", "CPU limit", "why", title="Last changes")
+    table = Table(
+        "ago", "action", "threads", "CPU limit", "why", title="Last changes, newest first"
+    )
     table.title_justify = "left"
-    for entry in status.history:
+    for entry in reversed(status.history):
         _add(
             table,
             f"{max(0, round((now - entry.time).total_seconds()))} s",
             entry.action,
-            f"{_or_dash(entry.from_threads)} -> {_or_dash(entry.to_threads)}",
-            f"{_or_dash(entry.from_cpu_limit)} -> {_or_dash(entry.to_cpu_limit)}",
+            _move(entry.from_threads, entry.to_threads),
+            _move(entry.from_cpu_limit, entry.to_cpu_limit),
             entry.reason,
         )
     return table
@@ -175,8 +177,11 @@ def _choice(choice: ResourceChoice | None) -> str:
     return f"{choice.threads} thread{'s' if choice.threads != 1 else ''}{cpu}"
 
 
-def _or_dash(value: object) -> str:
-    return "-" if value is None else str(value)
+def _move(before: object, after: object) -> str:
+    """`16 -> 2`; a value that stayed stands alone."""
+    if before == after or before is None:
+        return "-" if after is None else str(after)
+    return f"{before} -> {'-' if after is None else after}"
 
 
 def _rate(value: float | None) -> str:

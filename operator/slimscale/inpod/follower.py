@@ -150,7 +150,12 @@ class Follower:
         self._problem = value.ignored
         if value.ignored is None or value.ignored in _QUIET:
             return
-        _log.warning("the thread count in the file is %s; %s", value.ignored, _kept(value.threads))
+        _log.warning(
+            "the thread count in the file is %s; %s (annotate the pod with a whole number from 1 to %d)",
+            value.ignored,
+            _kept(value.threads),
+            self._maximum,
+        )
         if self._recorder is not None:
             self._recorder.value_ignored(value.ignored)
 

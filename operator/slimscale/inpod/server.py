@@ -116,7 +116,14 @@ class MetricsServer:
     """Runs until `close`. `port` is the one in use, also when 0 was asked for."""
 
     def __init__(self, page: Callable[[], str], *, port: int, host: str = "") -> None:
-        self._listener = _listen(page, host, port)
+        try:
+            self._listener = _listen(page, host, port)
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"port {port} for /metrics cannot be used ({error.strerror}); set"
+                " SLIMSCALE_METRICS_PORT to a free one, 0 for any",
+            ) from error
         self.port: int = self._listener.server_address[1]
         self._thread = threading.Thread(
             target=self._listener.serve_forever,

@@ -68,7 +68,8 @@ async def load_configuration(kubeconfig: str = "", context: str = "") -> Configu
             )
     except (ConfigException, OSError) as error:
         raise Unavailable(
-            f"no access to a cluster: {error}; run in a pod or set KUBECONFIG"
+            f"no access to a cluster: {error}; this is no pod, and no kubeconfig could be read: set"
+            " KUBECONFIG to one or put it at ~/.kube/config"
         ) from error
     return configuration
 

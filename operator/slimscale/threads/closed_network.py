@@ -179,7 +179,7 @@ def solve_network(parameters: NetworkParameters, max_threads: int) -> NetworkMet
 def asymptotic_bound(parameters: NetworkParameters, max_threads: int) -> FloatArray:
     """Tasks a second that no curve of these means can exceed, shape (max_threads,).
 
-    min(k/(Zio + D + S), C/D, 1/S): science.md 1.2 (6) and 1.4, an operational law that holds for
+    min(k/(Zio + D + S), C/D, 1/S): docs/model.md 1 (6) and 3, an operational law that holds for
     any distribution and any order of service. For C < 1 the first term is not tightened to one
     thread at C: a thread that blocks in between may use its quota at full speed.
     """

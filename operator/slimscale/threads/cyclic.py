@@ -3,7 +3,7 @@
 N tasks circulate. The dispatcher hands them to the workers' queue one by one at the rate mu_b as
 long as it has any; k workers finish them at min(n, k)*mu_e while n are on the workers' side
 (waiting or running). Then a finished task is replaced by a new one at the dispatcher. n is a
-birth-death chain on 0..N (science.md 1.3 c):
+birth-death chain on 0..N (docs/model.md 2):
 
     p(n) * mu_b = p(n+1) * min(n+1, k) * mu_e        T = mu_b * (1 - p(N))
 

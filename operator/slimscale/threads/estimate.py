@@ -4,7 +4,7 @@ S, the dispatcher: the contract's histogram measures the holding time without th
 D, the CPU part: CPU time inside tasks. Zio, the blocking part: wall - CPU - run queue; but a
 thread that waits for a lock, for an interpreter or for a throttled quota looks blocked as well, so
 the figure is corrected for throttling, and it is believed only until more threads bring nothing
-(`Regime.serial_seconds`) or where no CPU is short (science.md 1.4 and 6).
+(`Regime.serial_seconds`) or where no CPU is short (docs/model.md 3 and 4).
 """
 
 import math

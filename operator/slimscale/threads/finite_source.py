@@ -2,7 +2,7 @@
 
 Also called machine repairman or M/M/1/K/K. A thread executes a task (mean Z = 1/think rate,
 nobody in its way) and then passes the dispatcher (mean S = 1/service rate, one at a time). With
-r = Z/S and Erlang's loss function B(k, r) (science.md 1.2, equations 1 to 6):
+r = Z/S and Erlang's loss function B(k, r) (docs/model.md 1):
 
     T(k) = (1 - B(k, r))/S      rho(k) = 1 - B(k, r)      W(k) = k/T(k) - Z
 
@@ -169,7 +169,7 @@ def erlang_b(servers: int, offered_load: float) -> float:
 def smallest_population_within(time_ratio: float, tolerance: float) -> int:
     """Fewest threads whose throughput is within ``tolerance`` of the dispatcher's limit.
 
-    min{k : B(k, r) <= tolerance}, Erlang's dimensioning rule (science.md 1.3 a): near
+    min{k : B(k, r) <= tolerance}, Erlang's dimensioning rule (docs/model.md 2): near
     r + beta*sqrt(r) for large r. ``time_ratio`` is r = Z/S, 0 to 1e6; ``tolerance`` is relative,
     1e-12 to 1 exclusive. Raises ValueError outside.
     """

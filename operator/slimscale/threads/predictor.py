@@ -51,7 +51,7 @@ class ThreadPredictor(Protocol):
 
 
 class AnalyticPredictor:
-    """The closed network of science.md 1.4, calibrated so that the present point is met.
+    """The closed network of docs/model.md 3, calibrated so that the present point is met.
 
     The total CPU of a task bounds it from above: T <= C / (CPU a task), an operational law that
     also holds for the dispatch and the overhead which the network's CPU part does not contain.
@@ -90,7 +90,7 @@ def _raw_curve(estimate: Estimate, cores: float, max_threads: int) -> FloatArray
 def _serial_curve(
     parameters: NetworkParameters, estimate: Estimate, max_threads: int
 ) -> FloatArray:
-    """Behind a bottleneck that more threads did not lift: min(k/knee, 1)/S, with 1.2 (6).
+    """Behind a bottleneck that more threads did not lift: min(k/knee, 1)/S (docs/model.md 1).
 
     Where the knee lies cannot be seen from above it. It is put at half of the fewest threads known
     to reach the rate, which the next window confirms or the regression guard takes back. Measured

@@ -19,7 +19,7 @@ SIGMAS = 2.0
 """How far beyond noise a loss must lie."""
 LEAST_PREDICTED_GAIN = 0.05
 REALISED_SHARE = 0.25
-"""Of a raise's predicted gain; below it the threads queue for something unseen (science.md 1.7)."""
+"""Of a raise's predicted gain; below it the threads queue for something unseen (docs/model.md 5)."""
 CPU_BOUND_SHARE = 0.9
 RETRY_ABOVE = 1.5
 NO_GAIN = 0.03

@@ -127,3 +127,12 @@ def test_own_pools_acknowledge_from_their_own_thread(tmp_path: Path) -> None:
 def test_start_needs_a_pool_or_a_callback() -> None:
     with pytest.raises(ValueError, match="either"):
         inpod.start()
+
+
+def test_a_taken_port_is_named_with_the_variable_that_changes_it() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=rf"port {port} .*SLIMSCALE_METRICS_PORT"):
+            MetricsServer(lambda: "", port=port, host="127.0.0.1")
