@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from slimscale.domain.decision import Confidence
 from slimscale.threads.closed_network import MAX_THREADS, NetworkParameters, throughput_curve
+from slimscale.threads.curve_table import throughput_table
 from slimscale.threads.memo import LoadPoint, Regime
 from slimscale.threads.window import WorkloadWindow
 
@@ -310,7 +311,8 @@ def _fit_handover(parameters: NetworkParameters, points: list[LoadPoint]) -> Net
 
     def miss(handover: float) -> float:
         candidate = replace(parameters, contention_handover=handover)
-        predicted = float(throughput_curve(candidate, best.threads)[-1])
+        row = (candidate.cpu_servers, candidate.dispatch_seconds)
+        predicted = float(throughput_table(candidate, [row], best.threads)[0, -1])
         return abs(math.log(predicted / best.tasks_per_second))
 
     prior = parameters.contention_handover

@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 
 from slimscale.threads.closed_network import (
     MAX_THREADS,
-    NetworkParameters,
     knee_threads,
-    throughput_curve,
 )
+from slimscale.threads.curve_table import throughput_table
 from slimscale.threads.estimate import Estimate
 
 __all__ = [
@@ -62,34 +61,30 @@ class AnalyticPredictor:
     def surface(
         self, estimate: Estimate, *, cpu_cores: tuple[float, ...], max_threads: int
     ) -> Surface:
-        here = _raw_curve(estimate, estimate.parameters.cpu_servers, max_threads)
-        anchor = _Anchor.of(here, estimate)
+        curves = _raw_curves(estimate, (estimate.parameters.cpu_servers, *cpu_cores), max_threads)
+        anchor = _Anchor.of(curves[0], estimate)
         rows = []
-        for cores in cpu_cores:
-            curve = anchor.apply(_raw_curve(estimate, cores, max_threads))
+        for cores, raw in zip(cpu_cores, curves[1:], strict=True):
+            curve = anchor.apply(raw)
             if estimate.alone_per_second is not None:
                 curve[0] = estimate.alone_per_second
             rows.append(np.minimum(curve, cores / estimate.cpu_seconds_a_task))
         return Surface(cpu_cores, np.vstack(rows), estimate.cpu_seconds_a_task)
 
 
-def _raw_curve(estimate: Estimate, cores: float, max_threads: int) -> FloatArray:
-    """Shape (max_threads,). Under less than one CPU the dispatcher itself runs slower."""
-    parameters = replace(
-        estimate.parameters,
-        cpu_servers=max(cores, 0.001),
-        dispatch_seconds=estimate.parameters.dispatch_seconds / min(1.0, max(cores, 0.001)),
-    )
+def _raw_curves(estimate: Estimate, cpu_cores: tuple[float, ...], max_threads: int) -> FloatArray:
+    """Shape (len(cpu_cores), max_threads). Under less than one CPU the dispatcher runs slower."""
+    dispatch = estimate.parameters.dispatch_seconds
+    rows = [(max(c, 0.001), dispatch / min(1.0, max(c, 0.001))) for c in cpu_cores]
     if estimate.serial_seconds is None:
-        curve = throughput_curve(parameters, max_threads)
+        curves = throughput_table(estimate.parameters, rows, max_threads)
     else:
-        curve = _serial_curve(parameters, estimate, max_threads)
-    return np.asarray(np.minimum(curve, cores / estimate.cpu_seconds_a_task), dtype=np.float64)
+        curves = np.tile(_serial_curve(estimate, max_threads), (len(rows), 1))
+    most = np.asarray(cpu_cores)[:, np.newaxis] / estimate.cpu_seconds_a_task
+    return np.asarray(np.minimum(curves, most), dtype=np.float64)
 
 
-def _serial_curve(
-    parameters: NetworkParameters, estimate: Estimate, max_threads: int
-) -> FloatArray:
+def _serial_curve(estimate: Estimate, max_threads: int) -> FloatArray:
     """Behind a bottleneck that more threads did not lift: min(k/knee, 1)/S (docs/model.md 1).
 
     Where the knee lies cannot be seen from above it. It is put at half of the fewest threads known
@@ -97,7 +92,7 @@ def _serial_curve(
     points bound it: a thread never does more in larger company (T(k)/k falls with k), so fewer
     threads that were seen to do little are not promised the whole rate.
     """
-    serial = estimate.serial_seconds or parameters.dispatch_seconds
+    serial = estimate.serial_seconds or estimate.parameters.dispatch_seconds
     knee = max(1, math.ceil((estimate.serial_threads or estimate.threads) / 2))
     threads = np.arange(1, max_threads + 1, dtype=np.float64)
     curve = np.minimum(threads / knee, 1.0) / serial
