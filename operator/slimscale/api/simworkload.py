@@ -235,6 +235,16 @@ class Tuning(KubeModel):
     """When a target is looked at again, and when a change is taken back."""
 
     online: bool = Field(default=True, description="Re-predict when a change of load is detected.")
+    cpu_aware: bool = Field(
+        default=True,
+        description="Try more threads while CPU is idle and work waits, fewer while they only queue"
+        " for a CPU; what does not pay is taken back.",
+    )
+    search: bool = Field(
+        default=True,
+        description="Try the neighbourhood of a settled thread count, at most five steps for one"
+        " load; what does not pay is taken back.",
+    )
     window_seconds: int = Field(
         default=15, ge=2, le=600, description="Length of the window that a decision looks at."
     )

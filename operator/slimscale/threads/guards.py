@@ -10,7 +10,7 @@ from slimscale.domain.decision import Confidence, DecisionStep, PodTarget
 from slimscale.threads.memo import MAX_PROPOSALS, Memo
 from slimscale.threads.predictor import Surface
 
-__all__ = ["Proposal", "Verdict", "sane_surface", "sane_threads", "weigh"]
+__all__ = ["Proposal", "Verdict", "dwell_seconds", "sane_surface", "sane_threads", "weigh"]
 
 STAGE = "Guard"
 MOST_SANE_THREADS = 1024
@@ -76,6 +76,8 @@ class Verdict:
     steps: tuple[DecisionStep, ...]
     proposals: tuple[PodTarget, ...]
     """For the memo: the savings that wait for confirmation."""
+    settled: bool = False
+    """The model has nothing more to ask for: what it chose may be doubted by a probe."""
 
 
 def weigh(proposal: Proposal, *, spec: SimWorkloadSpec, memo: Memo, now_seconds: float) -> Verdict:
@@ -89,7 +91,7 @@ def weigh(proposal: Proposal, *, spec: SimWorkloadSpec, memo: Memo, now_seconds:
     needless = _needless(wanted, proposal, memo)
     if needless is not None:
         steps.append(needless)
-        return Verdict(current, False, tuple(steps), ())
+        return Verdict(current, False, tuple(steps), (), settled=proposal.work_waits)
     hysteresis = spec.tuning.hysteresis_percent / 100.0
     first = memo.target is None or memo.repredict
     clear = _clearly_less(wanted, current)
@@ -116,8 +118,8 @@ def weigh(proposal: Proposal, *, spec: SimWorkloadSpec, memo: Memo, now_seconds:
                 " and there is little to save",
             )
         )
-        return Verdict(current, False, tuple(steps), ())
-    waiting = _dwell(spec, memo, now_seconds)
+        return Verdict(current, False, tuple(steps), (), settled=True)
+    waiting = dwell_seconds(spec, memo, now_seconds)
     if waiting > 0 and not first:
         steps.append(
             _step(
@@ -219,7 +221,8 @@ def _confirmed(
     )
 
 
-def _dwell(spec: SimWorkloadSpec, memo: Memo, now_seconds: float) -> float:
+def dwell_seconds(spec: SimWorkloadSpec, memo: Memo, now_seconds: float) -> float:
+    """How long the last change keeps the next one waiting; not above 0 once it may come."""
     if memo.changed_at_seconds is None:
         return 0.0
     return memo.changed_at_seconds + spec.tuning.min_dwell_seconds - now_seconds

@@ -46,6 +46,13 @@ class Regime:
     failed_raises: int = 0
     lowered: bool = False
     """Something was saved in this load: when it has to be raised again, that is its floor."""
+    probes: int = 0
+    """Steps of our own beyond what the model asked for (`probe.py`)."""
+    tried_above: int | None = None
+    """A probe above this count was not worth it."""
+    tried_below: int | None = None
+    trust_radius: float | None = None
+    """Factor of the next probe's step: grows with success, shrinks with failure."""
     points: tuple[LoadPoint, ...] = ()
 
     def with_point(self, point: LoadPoint) -> "Regime":
@@ -68,6 +75,8 @@ class Pending:
     predicted_tasks_per_second: float
     intervals: float
     """How many scrape intervals the figure before rests on."""
+    probe: str = ""
+    """The tier that asked for a probe; empty for a change that the model asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +151,10 @@ def _memo(document: Mapping[str, object]) -> Memo:
             floor_cpu_millicores=_whole(regime.get("floor_cpu_millicores")),
             failed_raises=_whole(regime.get("failed_raises")) or 0,
             lowered=regime.get("lowered") is True,
+            probes=_whole(regime.get("probes")) or 0,
+            tried_above=_whole(regime.get("tried_above")),
+            tried_below=_whole(regime.get("tried_below")),
+            trust_radius=_positive(regime.get("trust_radius")),
             points=tuple(_point(p) for p in _items(regime.get("points"))[-MAX_POINTS:]),
         ),
         pending=_pending(pending) if pending else None,
@@ -243,6 +256,7 @@ def _pending(value: Mapping[str, object]) -> Pending:
         tasks_per_second=_positive(value.get("tasks_per_second")),
         predicted_tasks_per_second=predicted,
         intervals=_number(value.get("intervals")) or 1.0,
+        probe=str(value.get("probe") or "")[:32],
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from slimscale.api.conditions import Reason
-from slimscale.api.simworkload import SimWorkloadSpec
+from slimscale.api.simworkload import ObjectiveType, SimWorkloadSpec
 from slimscale.domain.decision import (
     Action,
     Confidence,
@@ -23,7 +23,14 @@ from slimscale.threads.describe import (
     recommendation_message,
 )
 from slimscale.threads.estimate import Estimate, estimate_parameters
-from slimscale.threads.guards import Proposal, Verdict, sane_surface, sane_threads, weigh
+from slimscale.threads.guards import (
+    Proposal,
+    Verdict,
+    dwell_seconds,
+    sane_surface,
+    sane_threads,
+    weigh,
+)
 from slimscale.threads.memo import LoadPoint, Memo, Pending, Regime
 from slimscale.threads.objective import Choice, choose, cpu_candidates, with_resources
 from slimscale.threads.predictor import (
@@ -31,6 +38,7 @@ from slimscale.threads.predictor import (
     ThreadPredictor,
     worth_looking_at,
 )
+from slimscale.threads.probe import Probe, next_probe
 from slimscale.threads.window import WorkloadWindow
 
 __all__ = ["Recommendation", "recommend"]
@@ -146,6 +154,12 @@ def recommend(
         now_seconds=now_seconds,
     )
     steps.extend(verdict.steps)
+    probe = _probe(verdict, current, estimate, memo=memo, case=case, least=least, most=most)
+    if probe is not None:
+        steps.append(
+            DecisionStep("Probe", probe.tier.value, f"{probe.threads} threads: {probe.reason}")
+        )
+        verdict = replace(verdict, target=replace(current, threads=probe.threads), changed=True)
     rate = _rate(prediction.surface, verdict.target, cores)
     lower, upper = lower_and_upper(
         verdict.target,
@@ -156,7 +170,7 @@ def recommend(
         least=least,
         most=most,
     )
-    memo = _remember(memo, verdict, current, rate=rate, case=case)
+    memo = _remember(memo, verdict, current, rate=rate, case=case, probe=probe)
     return Recommendation(
         action=_action(current, verdict),
         target=verdict.target,
@@ -272,14 +286,59 @@ def _must_leave(current: PodTarget, spec: SimWorkloadSpec, bounds: CpuBounds) ->
     return ""
 
 
+def _probe(
+    verdict: Verdict,
+    current: PodTarget,
+    estimate: Estimate,
+    *,
+    memo: Memo,
+    case: _Case,
+    least: int,
+    most: int,
+) -> Probe | None:
+    """A step of our own, once what was chosen has stood for a whole window and is settled."""
+    window, tuning = case.window, case.spec.tuning
+    ready = (
+        verdict.settled
+        and not verdict.changed
+        and case.writes
+        and case.spec.objective.type is ObjectiveType.MAX_THROUGHPUT
+        and memo.pending is None
+        and memo.target == current
+        and window.threads == current.threads
+        and window.span_seconds >= 0.9 * tuning.window_seconds
+        and dwell_seconds(case.spec, memo, case.now_seconds) <= 0
+    )
+    if not ready:
+        return None
+    return next_probe(
+        window,
+        estimate,
+        memo.regime,
+        least=least,
+        most=most,
+        cpu_aware=tuning.cpu_aware,
+        search=tuning.search,
+    )
+
+
 def _remember(
-    memo: Memo, verdict: Verdict, current: PodTarget, *, rate: float, case: _Case
+    memo: Memo,
+    verdict: Verdict,
+    current: PodTarget,
+    *,
+    rate: float,
+    case: _Case,
+    probe: Probe | None = None,
 ) -> Memo:
     window, spec, now_seconds, writes = case.window, case.spec, case.now_seconds, case.writes
     memo = replace(memo, proposals=verdict.proposals)
     if not verdict.changed:
         return replace(memo, target=memo.target or verdict.target, repredict=False)
-    memo = replace(memo, regime=_bounded_by_change(memo, current, verdict.target))
+    if probe is not None:
+        memo = replace(memo, regime=replace(memo.regime, probes=memo.regime.probes + 1))
+    else:
+        memo = replace(memo, regime=_bounded_by_change(memo, current, verdict.target))
     measured = window.tasks_per_second if window.saturated else None
     at_current = window.threads == current.threads
     pending = Pending(
@@ -289,6 +348,7 @@ def _remember(
         tasks_per_second=measured if at_current else None,
         predicted_tasks_per_second=rate,
         intervals=max(1.0, window.span_seconds / spec.metrics.interval_seconds),
+        probe=probe.tier.value if probe is not None else "",
     )
     return replace(
         memo,

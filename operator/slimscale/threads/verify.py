@@ -10,6 +10,7 @@ from slimscale.threads.change import rate_noise
 from slimscale.threads.describe import target_words
 from slimscale.threads.estimate import crowd_at_dispatcher
 from slimscale.threads.memo import Memo, Pending, Regime
+from slimscale.threads.probe import TRUST_RADIUS
 from slimscale.threads.window import WorkloadWindow
 
 __all__ = ["Outcome", "crashed_since_change", "revert", "verify_change"]
@@ -25,6 +26,9 @@ RETRY_ABOVE = 1.5
 NO_GAIN = 0.03
 CRASH_WATCH_SECONDS = 300.0
 GIVE_UP_WINDOWS = 4.0
+LEAST_PROBE_GAIN = 0.02
+GROW, SHRINK, MOST_RADIUS = 1.4, 0.7, 3.0
+"""Of the trust region's radius, after a probe that was worth it and after one that was not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +60,8 @@ def verify_change(
     before = pending.tasks_per_second
     if before is None or not window.saturated:
         patience = GIVE_UP_WINDOWS * spec.tuning.window_seconds
-        if before is None or now_seconds - pending.since_seconds > patience:
-            return Outcome(replace(memo, pending=None))
-        return Outcome(memo)
+        late = before is None or now_seconds - pending.since_seconds > patience
+        return Outcome(replace(memo, pending=None) if late else memo)
     interval = float(spec.metrics.interval_seconds)
     intervals = max(1.0, window.span_seconds / interval)
     noise = rate_noise(memo) * math.sqrt(1.0 / intervals + 1.0 / pending.intervals)
@@ -84,9 +87,52 @@ def verify_change(
             DecisionStep(STAGE, "Reverted", words, constrained=True),
             reverted=True,
         )
+    if pending.probe and full:
+        return _judge_probe(
+            memo, pending, gain=gain, noise=noise, spec=spec, now_seconds=now_seconds
+        )
     if not full or (loss > allowed and window.span_seconds < 0.95 * spec.tuning.window_seconds):
         return Outcome(memo, DecisionStep(STAGE, "Waiting", "the window after is still short"))
     return _settled(memo, pending, window, gain=gain, noise=noise, now_seconds=now_seconds)
+
+
+def _judge_probe(
+    memo: Memo,
+    pending: Pending,
+    *,
+    gain: float,
+    noise: float,
+    spec: SimWorkloadSpec,
+    now_seconds: float,
+) -> Outcome:
+    """A probe stays when it was worth it: more work, or as much with fewer threads.
+
+    Either way the next one is a step further or the other side: the same step is not taken twice.
+    """
+    up = pending.after.threads > pending.before.threads
+    radius = memo.regime.trust_radius or TRUST_RADIUS
+    tolerance = spec.objective.tolerance_percent / 100.0
+    kept = gain > max(LEAST_PROBE_GAIN, noise) if up else gain > -tolerance / 2
+    words = f"{target_words(pending.after)} gave {gain:+.1%} against {target_words(pending.before)}"
+    if not kept:
+        step = DecisionStep(STAGE, "ProbeTakenBack", f"{words}: not worth it")
+        return Outcome(revert(memo, now_seconds=now_seconds), step, reverted=True)
+    regime = replace(memo.regime, trust_radius=min(MOST_RADIUS, radius * GROW))
+    count = pending.after.threads
+    if up:
+        regime = replace(regime, floor_threads=max(count, regime.floor_threads or 1))
+    else:
+        regime = replace(regime, ceiling_threads=min(count, regime.ceiling_threads or count))
+    step = DecisionStep(STAGE, "ProbeKept", words)
+    return Outcome(replace(memo, regime=regime, pending=None), step)
+
+
+def _after_failed_probe(regime: Regime, before: PodTarget, after: PodTarget) -> Regime:
+    """That side is closed in this load; the next step is a smaller one."""
+    radius = 1.0 + (regime.trust_radius or TRUST_RADIUS) * SHRINK - SHRINK
+    if after.threads > before.threads:
+        return replace(regime, tried_above=before.threads, trust_radius=radius)
+    return replace(regime, tried_below=before.threads, trust_radius=radius)
 
 
 def _cpu_bound(window: WorkloadWindow) -> bool:
@@ -176,7 +222,9 @@ def revert(memo: Memo, *, now_seconds: float, cpu_bound: bool = False) -> Memo:
     if before is None or after is None:
         return memo
     regime = memo.regime
-    if after.threads < before.threads:
+    if memo.pending is not None and memo.pending.probe:
+        regime = _after_failed_probe(regime, before, after)
+    elif after.threads < before.threads:
         regime = replace(
             regime, floor_threads=max(before.threads, regime.floor_threads or before.threads)
         )
