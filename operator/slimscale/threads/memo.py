@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 from slimscale.domain.decision import PodTarget
 
-__all__ = ["MEMO_VERSION", "LoadPoint", "Memo", "Pending", "Regime", "Trend", "load_memo"]
+__all__ = ["MEMO_VERSION", "Belief", "LoadPoint", "Memo", "Pending", "Regime", "Trend", "load_memo"]
 
 MEMO_VERSION = 1
 MAX_POINTS = 8
@@ -24,6 +24,16 @@ class LoadPoint:
     threads: int
     cpu_cores: float
     tasks_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """State of one parameter's filter: the logarithm's mean and variance."""
+
+    mean: float
+    variance: float
+    rejected: int = 0
+    """Windows in a row that did not fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +58,17 @@ class Regime:
     """Something was saved in this load: when it has to be raised again, that is its floor."""
     probes: int = 0
     """Steps of our own beyond what the model asked for (`probe.py`)."""
+    searched: bool = False
+    """Nothing was left to try: the count stays until the load changes."""
     tried_above: int | None = None
     """A probe above this count was not worth it."""
     tried_below: int | None = None
     trust_radius: float | None = None
     """Factor of the next probe's step: grows with success, shrinks with failure."""
+    beliefs: Mapping[str, Belief] = field(default_factory=dict)
+    """What the windows so far say of a task, with `belief_threads` on `belief_cores` CPUs."""
+    belief_threads: int | None = None
+    belief_cores: float | None = None
     points: tuple[LoadPoint, ...] = ()
 
     def with_point(self, point: LoadPoint) -> "Regime":
@@ -152,9 +168,13 @@ def _memo(document: Mapping[str, object]) -> Memo:
             failed_raises=_whole(regime.get("failed_raises")) or 0,
             lowered=regime.get("lowered") is True,
             probes=_whole(regime.get("probes")) or 0,
+            searched=regime.get("searched") is True,
             tried_above=_whole(regime.get("tried_above")),
             tried_below=_whole(regime.get("tried_below")),
             trust_radius=_positive(regime.get("trust_radius")),
+            beliefs=_beliefs(regime),
+            belief_threads=_whole(regime.get("belief_threads")),
+            belief_cores=_positive(regime.get("belief_cores")),
             points=tuple(_point(p) for p in _items(regime.get("points"))[-MAX_POINTS:]),
         ),
         pending=_pending(pending) if pending else None,
@@ -258,6 +278,18 @@ def _pending(value: Mapping[str, object]) -> Pending:
         intervals=_number(value.get("intervals")) or 1.0,
         probe=str(value.get("probe") or "")[:32],
     )
+
+
+def _beliefs(regime: Mapping[str, object]) -> dict[str, Belief]:
+    found = {}
+    for name, value in list((_section(regime, "beliefs") or {}).items())[:8]:
+        if not isinstance(value, Mapping):
+            raise TypeError("belief")
+        mean, variance = _number(value.get("mean")), _positive(value.get("variance"))
+        if mean is None or variance is None or not -50 < mean < 50:
+            raise ValueError("belief")
+        found[str(name)[:32]] = Belief(mean, variance, _whole(value.get("rejected")) or 0)
+    return found
 
 
 def _trend(value: object) -> Trend:

@@ -111,8 +111,9 @@ def _search(window: WorkloadWindow, estimate: Estimate, regime: Regime) -> Probe
     k, radius = window.threads, regime.trust_radius or TRUST_RADIUS
     bound = _bound(estimate)
     crowded = crowd_at_dispatcher(window) is not None
-    if not crowded and window.tasks_per_second < (1.0 - ROOM_ABOVE) * bound:
-        room = bound / window.tasks_per_second - 1.0
+    rate = estimate.tasks_per_second
+    if not crowded and rate < (1.0 - ROOM_ABOVE) * bound:
+        room = bound / rate - 1.0
         words = f"the bounds leave {min(room, 9.99):.0%} above what is measured"
         return Probe(max(k + 1, round(k * radius)), Tier.SEARCH, words)
     if k > 1 and _in_each_others_way(estimate, crowded=crowded):

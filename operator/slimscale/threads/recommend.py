@@ -31,6 +31,7 @@ from slimscale.threads.guards import (
     sane_threads,
     weigh,
 )
+from slimscale.threads.innovation import learn
 from slimscale.threads.memo import LoadPoint, Memo, Pending, Regime
 from slimscale.threads.objective import Choice, choose, cpu_candidates, with_resources
 from slimscale.threads.predictor import (
@@ -109,10 +110,12 @@ def recommend(
     if estimate is None:
         return _held(memo, window, "the pods serve no CPU time of tasks: computing and waiting"
                      " cannot be told apart")  # fmt: skip
+    estimate, regime, refused = learn(estimate, window, memo.regime)
+    memo = replace(memo, regime=regime)
     if estimate.crowd_seen:
         contention = estimate.parameters.contention_linear
         memo = replace(memo, regime=replace(memo.regime, contention_linear=contention))
-    steps = [estimate_step(estimate, window)]
+    steps = [estimate_step(estimate, window), *([refused] if refused is not None else [])]
     bounds = _floored(bounds, memo)
     case = _Case(window, spec, now_seconds, writes)
     rows = _rows(cpu_candidates(bounds, standing, spec.cpu.limit_policy), current, cores)
@@ -154,7 +157,10 @@ def recommend(
         now_seconds=now_seconds,
     )
     steps.extend(verdict.steps)
-    probe = _probe(verdict, current, estimate, memo=memo, case=case, least=least, most=most)
+    ready = _may_probe(verdict, current, memo=memo, case=case)
+    probe = _probe(estimate, memo, case, least=least, most=most) if ready else None
+    if ready and probe is None:
+        memo = replace(memo, regime=replace(memo.regime, searched=True))
     if probe is not None:
         steps.append(
             DecisionStep("Probe", probe.tier.value, f"{probe.threads} threads: {probe.reason}")
@@ -286,33 +292,27 @@ def _must_leave(current: PodTarget, spec: SimWorkloadSpec, bounds: CpuBounds) ->
     return ""
 
 
-def _probe(
-    verdict: Verdict,
-    current: PodTarget,
-    estimate: Estimate,
-    *,
-    memo: Memo,
-    case: _Case,
-    least: int,
-    most: int,
-) -> Probe | None:
-    """A step of our own, once what was chosen has stood for a whole window and is settled."""
-    window, tuning = case.window, case.spec.tuning
-    ready = (
+def _may_probe(verdict: Verdict, current: PodTarget, *, memo: Memo, case: _Case) -> bool:
+    """Once what was chosen has stood for a whole window, and until nothing is left to try."""
+    window = case.window
+    return (
         verdict.settled
         and not verdict.changed
         and case.writes
         and case.spec.objective.type is ObjectiveType.MAX_THROUGHPUT
         and memo.pending is None
         and memo.target == current
+        and not memo.regime.searched
         and window.threads == current.threads
-        and window.span_seconds >= 0.9 * tuning.window_seconds
+        and window.span_seconds >= 0.9 * case.spec.tuning.window_seconds
         and dwell_seconds(case.spec, memo, case.now_seconds) <= 0
     )
-    if not ready:
-        return None
+
+
+def _probe(estimate: Estimate, memo: Memo, case: _Case, *, least: int, most: int) -> Probe | None:
+    tuning = case.spec.tuning
     return next_probe(
-        window,
+        case.window,
         estimate,
         memo.regime,
         least=least,
