@@ -1,0 +1,1 @@
+"""Discrete-event simulation of a pod's threads. Needs the extra `simulate`; the operator does not."""
