@@ -65,6 +65,10 @@ class Estimate:
     """Relative, of the means."""
     confidence: Confidence
     notes: tuple[str, ...]
+    window: WorkloadWindow | None = None
+    """What all this was read from: learned predictors look at its shape. None: made by hand."""
+    node_cores: float | None = None
+    """Of the smallest node that runs a pod; a quota lets threads burst to these."""
 
     @property
     def ratio(self) -> float:
@@ -150,6 +154,8 @@ def estimate_parameters(
         uncertainty=uncertainty,
         confidence=confidence,
         notes=tuple(notes),
+        window=window,
+        node_cores=node_cores,
     )
 
 

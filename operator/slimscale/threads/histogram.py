@@ -1,6 +1,7 @@
 """What two snapshots of a cumulative histogram say about the time between them."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slimscale.domain.contract import HistogramSnapshot
@@ -40,6 +41,28 @@ class HistogramDelta:
             if math.isfinite(bound):
                 foot = bound
         return foot
+
+    def quantiles_seconds(self, probabilities: Sequence[float]) -> tuple[float, ...]:
+        """`quantile_seconds` of each of `probabilities` (ascending) in one pass; empty without data."""
+        total = self.count
+        if total <= 0:
+            return ()
+        found: list[float] = []
+        wanted = iter(probabilities)
+        probability = next(wanted, None)
+        seen, foot = 0.0, 0.0
+        for bound, count in zip(self.upper_bounds_seconds, self.counts, strict=True):
+            width = 0.0 if math.isinf(bound) else bound - foot
+            while probability is not None and count > 0 and seen + count >= probability * total:
+                found.append(foot + width * max(0.0, probability * total - seen) / count)
+                probability = next(wanted, None)
+            seen += count
+            if math.isfinite(bound):
+                foot = bound
+        while probability is not None:  # rounding may leave the last one just above the sum
+            found.append(foot)
+            probability = next(wanted, None)
+        return tuple(found)
 
     def squared_variation(self) -> float | None:
         """CV², from the buckets' middles: as coarse as the buckets are. None without data."""

@@ -16,6 +16,7 @@ from slimscale.threads.estimate import Estimate
 
 __all__ = [
     "AnalyticPredictor",
+    "AnalyticView",
     "Surface",
     "ThreadPredictor",
     "floor_of_quota",
@@ -34,6 +35,19 @@ class Surface:
     tasks_per_second: FloatArray
     """(M, K); column k-1 is k threads."""
     cpu_seconds_a_task: float
+    note: str = ""
+    """Why another model than the predictor's own answered; empty when its own did."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyticView:
+    """The analytic surface with what it was made of: learned corrections start from it."""
+
+    surface: Surface
+    here: FloatArray
+    """(K,) the network's curve at the measured CPU, not yet moved onto the measured point."""
+    scale: float
+    """Factor that moved it there."""
 
 
 class ThreadPredictor(Protocol):
@@ -61,6 +75,12 @@ class AnalyticPredictor:
     def surface(
         self, estimate: Estimate, *, cpu_cores: tuple[float, ...], max_threads: int
     ) -> Surface:
+        return self.view(estimate, cpu_cores=cpu_cores, max_threads=max_threads).surface
+
+    def view(
+        self, estimate: Estimate, *, cpu_cores: tuple[float, ...], max_threads: int
+    ) -> AnalyticView:
+        """As `surface`, with its parts."""
         curves = _raw_curves(estimate, (estimate.parameters.cpu_servers, *cpu_cores), max_threads)
         anchor = _Anchor.of(curves[0], estimate)
         rows = []
@@ -69,7 +89,8 @@ class AnalyticPredictor:
             if estimate.alone_per_second is not None:
                 curve[0] = estimate.alone_per_second
             rows.append(np.minimum(curve, cores / estimate.cpu_seconds_a_task))
-        return Surface(cpu_cores, np.vstack(rows), estimate.cpu_seconds_a_task)
+        surface = Surface(cpu_cores, np.vstack(rows), estimate.cpu_seconds_a_task)
+        return AnalyticView(surface, curves[0], anchor.scale)
 
 
 def _raw_curves(estimate: Estimate, cpu_cores: tuple[float, ...], max_threads: int) -> FloatArray:

@@ -15,16 +15,32 @@ from slimscale.threads.histogram import merge
 from slimscale.threads.sampling import (
     PodData,
     SamplePair,
+    consecutive_pairs,
     difference,
     eligible_pods,
     judge_pod,
     steady_samples,
 )
 
-__all__ = ["WindowResult", "WorkloadWindow", "aggregate", "observe_window"]
+__all__ = [
+    "DISPATCH_PROBABILITIES",
+    "HISTORY_INTERVALS",
+    "TASK_PROBABILITIES",
+    "WindowResult",
+    "WorkloadWindow",
+    "aggregate",
+    "observe_window",
+]
 
 QUORUM = 0.5
 """Share of the ready pods that must have usable samples: one bad scrape must not stop a decision."""
+TASK_PROBABILITIES = (
+    *(0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075),
+    *(0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9),
+    *(0.925, 0.95, 0.965, 0.98, 0.99, 0.995, 0.998, 0.999),
+)
+DISPATCH_PROBABILITIES = (0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999)
+HISTORY_INTERVALS = 16
 SHORTEST_WINDOW_SHARE = 0.5
 """Of one scrape interval: below it rates are noise."""
 
@@ -56,6 +72,12 @@ class WorkloadWindow:
     throttled_ratio: float | None
     throttled_seconds_per_second: float | None
     """Summed over CPUs, as the kernel counts it."""
+    task_shape_seconds: tuple[float, ...] = ()
+    """Quantiles of the task time at `TASK_PROBABILITIES`; empty without a histogram."""
+    dispatch_shape_seconds: tuple[float, ...] = ()
+    """Of the dispatch time at `DISPATCH_PROBABILITIES`."""
+    history_per_second: tuple[float, ...] = ()
+    """Tasks a second of a pod in the last intervals, oldest first, at most `HISTORY_INTERVALS`."""
 
     @property
     def span_seconds(self) -> float:
@@ -175,7 +197,7 @@ def _window_of(
             usable_pods=seen,
             ready_pods=ready,
         )
-    window = aggregate(pairs)
+    window = replace(aggregate(pairs, with_shape=True), history_per_second=_history(pods))
     partial = len(pods) < ready
     return WindowResult(
         window,
@@ -237,8 +259,11 @@ def _idle(pairs: list[SamplePair]) -> bool:
     return not any(p.tasks or p.outstanding_at_start or p.outstanding_at_end for p in pairs)
 
 
-def aggregate(pairs: list[SamplePair]) -> WorkloadWindow:
-    """Sum over pods, then divide. The pairs share one thread count; `pairs` is not empty."""
+def aggregate(pairs: list[SamplePair], *, with_shape: bool = False) -> WorkloadWindow:
+    """Sum over pods, then divide. The pairs share one thread count; `pairs` is not empty.
+
+    The quantiles of the shape are left out unless asked for: change detection needs none.
+    """
     tasks = sum(p.tasks for p in pairs)
     count = sum(p.task.count for p in pairs)
     task = merge([p.task for p in pairs])
@@ -277,7 +302,26 @@ def aggregate(pairs: list[SamplePair]) -> WorkloadWindow:
         cpu_seconds_a_task=usage / tasks if usage is not None and tasks else None,
         throttled_ratio=max(ratios) if ratios else None,
         throttled_seconds_per_second=throttled / seconds if throttled is not None else None,
+        task_shape_seconds=(
+            task.quantiles_seconds(TASK_PROBABILITIES) if task and with_shape else ()
+        ),
+        dispatch_shape_seconds=(
+            dispatch.quantiles_seconds(DISPATCH_PROBABILITIES) if dispatch and with_shape else ()
+        ),
     )
+
+
+def _history(pods: list[PodObservation]) -> tuple[float, ...]:
+    """Mean tasks a second of a pod in each of the last intervals, whatever its threads were.
+
+    Pods are scraped together, so their n-th last intervals are the same time.
+    """
+    recent = [list(consecutive_pairs(pod.samples[-HISTORY_INTERVALS - 1 :])) for pod in pods]
+    found = []
+    for back in range(min(HISTORY_INTERVALS, max(map(len, recent), default=0)), 0, -1):
+        pairs = [pairs[-back] for pairs in recent if len(pairs) >= back]
+        found.append(sum(p.tasks / p.span_seconds for p in pairs) / len(pairs))
+    return tuple(found)
 
 
 def _sum(values: list[float | None]) -> float | None:
