@@ -15,6 +15,7 @@ Key = tuple[str, str]
 
 _RECONCILE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _RATIO_BUCKETS = (0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4, 2.0, 4.0)
+_TUNING_STAGES = ("Detect", "Learn", "Probe", "Verify")
 _OBJECT = ("namespace", "name")
 
 
@@ -76,6 +77,10 @@ class OperatorMetrics:
             "Measured over predicted throughput in the first window after a change settled.",
             registry=registry, buckets=_RATIO_BUCKETS,
         )  # fmt: skip
+        self.tuning_steps = Counter(
+            "slimscale_tuning_steps", "Detected changes of load, probes, and how changes were judged.",
+            ("stage", "outcome"), registry=registry,
+        )  # fmt: skip
         self.writes = Counter(
             "slimscale_api_writes", "Writes to the API server.", ("resource", "result"),
             registry=registry,
@@ -117,6 +122,9 @@ class OperatorMetrics:
     ) -> None:
         """After a reconcile: what was seen, decided and reached."""
         self.decisions.labels(decision.action.value, decision.reason).inc()
+        for step in decision.steps:
+            if step.stage in _TUNING_STAGES and step.outcome != "Waiting":
+                self.tuning_steps.labels(step.stage, step.outcome).inc()
         if decision.model.predictor in ("none", "floor-of-quota"):
             self.predictor_fallbacks.labels(decision.metrics_reason).inc()
         pods = observation.running_pods

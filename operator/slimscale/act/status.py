@@ -66,6 +66,7 @@ def render_status(
         "upperBound": _choice(decision.upper),
         "uncappedTarget": _choice(decision.uncapped),
         "confidence": decision.confidence.value,
+        "tier": decision.tier[:32] or None,
         "steps": [
             {"stage": s.stage[:32], "outcome": s.outcome[:64], "reason": s.reason[:512]}
             for s in decision.steps[-16:]

@@ -373,7 +373,13 @@ class SimWorkloadStatus(KubeModel):
         default=None, max_length=6, pattern=r"^(High|Medium|Low|None)$",
         description="How far the figures carry; None: there were no measurements.",
     )  # fmt: skip
-    predictor: str | None = Field(default=None, max_length=64)
+    predictor: str | None = Field(
+        default=None, max_length=64, description="The model that predicts, with its version."
+    )
+    tier: str | None = Field(
+        default=None, max_length=32,
+        description="What chose the target: Predict, CpuAware, Search, Revert or FloorOfQuota.",
+    )  # fmt: skip
     inputs: ModelInputs | None = None
     curve: list[CurvePoint] = Field(default_factory=list, max_length=64)
     steps: list[Step] = Field(default_factory=list, max_length=16)

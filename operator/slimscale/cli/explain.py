@@ -20,6 +20,13 @@ from slimscale.kubeapi import paths
 __all__ = ["explain", "render"]
 
 _MOST_UNKNOWN = 64
+_CHOSEN_BY = {
+    "Predict": "the model (first tier)",
+    "CpuAware": "a step towards idle or crowded CPUs (second tier)",
+    "Search": "a step in the neighbourhood (third tier)",
+    "Revert": "going back: the step after it did not pay",
+    "FloorOfQuota": "the CPU quota alone: there are no metrics",
+}
 
 
 def explain(*, name: str, namespace: str, context: str, png: str) -> None:
@@ -89,6 +96,7 @@ def _summary(workload: SimWorkload) -> Table:
         _add(table, "before limits", _choice(status.uncapped_target))
     _add(table, "confidence", status.confidence or "-")
     _add(table, "predictor", status.predictor or "-")
+    _add(table, "chosen by", _CHOSEN_BY.get(status.tier or "", status.tier or "-"))
     _add(table, "predicted", _rate(status.predicted_tasks_per_second))
     _add(table, "measured", _rate(status.measured_tasks_per_second))
     return table

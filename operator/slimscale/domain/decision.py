@@ -86,3 +86,5 @@ class Decision:
     steps: tuple[DecisionStep, ...] = ()
     memo: dict[str, object] = field(default_factory=dict)
     """New learned state, JSON: versioned and small; what `decide` gets next time."""
+    tier: str = ""
+    """What chose the target that holds: Predict, CpuAware, Search, Revert or FloorOfQuota."""

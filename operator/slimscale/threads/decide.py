@@ -106,6 +106,7 @@ def decide(
         model=draft.model,
         steps=tuple(draft.steps),
         memo=draft.memo.to_json(),
+        tier=draft.memo.target_tier,
     )
 
 
@@ -286,7 +287,11 @@ def _floor_of_quota(
     draft.say("Predict", "FloorOfQuota", draft.message)
     if changed:
         draft.memo = replace(
-            draft.memo, previous=draft.memo.target, target=target, changed_at_seconds=now_seconds
+            draft.memo,
+            previous=draft.memo.target,
+            target=target,
+            target_tier="FloorOfQuota",
+            changed_at_seconds=now_seconds,
         )
 
 

@@ -112,6 +112,8 @@ class Memo:
     target: PodTarget | None = None
     previous: PodTarget | None = None
     changed_at_seconds: float | None = None
+    target_tier: str = ""
+    """What chose the target: Predict, CpuAware, Search, Revert or FloorOfQuota."""
     contract_seen: bool = False
     regime: Regime = Regime()
     pending: Pending | None = None
@@ -155,6 +157,7 @@ def _memo(document: Mapping[str, object]) -> Memo:
         target=_target(document.get("target")),
         previous=_target(document.get("previous")),
         changed_at_seconds=_number(document.get("changed_at_seconds")),
+        target_tier=str(document.get("target_tier") or "")[:32],
         contract_seen=document.get("contract_seen") is True,
         regime=Regime(
             number=_whole(regime.get("number")) or 0,

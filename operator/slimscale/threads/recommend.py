@@ -46,6 +46,8 @@ __all__ = ["Recommendation", "recommend"]
 
 MOST_THREADS = 1024
 UNKNOWN_NODE_CORES = 8.0
+PREDICTED = "Predict"
+"""The first tier, in the memo and in the status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +336,12 @@ def _remember(
     window, spec, now_seconds, writes = case.window, case.spec, case.now_seconds, case.writes
     memo = replace(memo, proposals=verdict.proposals)
     if not verdict.changed:
-        return replace(memo, target=memo.target or verdict.target, repredict=False)
+        return replace(
+            memo,
+            target=memo.target or verdict.target,
+            target_tier=memo.target_tier or PREDICTED,
+            repredict=False,
+        )
     if probe is not None:
         memo = replace(memo, regime=replace(memo.regime, probes=memo.regime.probes + 1))
     else:
@@ -353,6 +360,7 @@ def _remember(
     return replace(
         memo,
         target=verdict.target,
+        target_tier=probe.tier.value if probe is not None else PREDICTED,
         previous=current,
         changed_at_seconds=now_seconds,
         pending=pending if writes else None,

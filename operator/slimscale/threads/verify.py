@@ -240,6 +240,7 @@ def revert(memo: Memo, *, now_seconds: float, cpu_bound: bool = False) -> Memo:
     return replace(
         memo,
         target=before,
+        target_tier="Revert",
         previous=None,
         pending=None,
         changed_at_seconds=now_seconds,

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from slimscale.act.decision_log import decision_record, log_decision
 from slimscale.act.events import EventNote, EventWriter, events_for
 from slimscale.act.metrics import OperatorMetrics
-from slimscale.domain.decision import Action, ModelView, PodTarget
+from slimscale.domain.decision import Action, DecisionStep, ModelView, PodTarget
 from slimscale.domain.plan import ApplyResult, OperationResult, PatchTemplate, Plan, ResizePod
 from slimscale.exceptions import NotPermitted
 from tests.support.decisions import make_decision, pod_with
@@ -205,3 +205,31 @@ def test_a_quiet_look_is_not_logged_at_info(caplog: pytest.LogCaptureFixture) ->
             memo={},
         )
     assert caplog.records == []
+
+
+def test_an_event_that_names_the_new_count_does_not_say_it_twice() -> None:
+    changed = {**GOOD, "target": {"threads": 1}, "history": [{"reason": "1 thread: predicted 9"}]}
+    (note,) = events_for(GOOD, changed)
+    assert note.message == "1 thread: predicted 9"
+
+
+def test_probes_and_their_judgement_are_counted() -> None:
+    registry = CollectorRegistry()
+    metrics = OperatorMetrics(registry)
+    steps = tuple(
+        DecisionStep(stage, outcome, "why")
+        for stage, outcome in (
+            ("Probe", "Search"), ("Verify", "ProbeTakenBack"), ("Verify", "Waiting"),
+            ("Estimate", "ConfidenceHigh"),
+        )
+    )  # fmt: skip
+    metrics.report(
+        ("team", "sim"), observation=make_observation((pod_with(),), 1000.0), status={}, now_seconds=1000.0,
+        decision=make_decision(TARGET, steps=steps),
+    )  # fmt: skip
+    text = generate_latest(registry).decode()
+    counted = [x for x in text.splitlines() if x.startswith("slimscale_tuning_steps_total{")]
+    assert counted == [
+        'slimscale_tuning_steps_total{outcome="Search",stage="Probe"} 1.0',
+        'slimscale_tuning_steps_total{outcome="ProbeTakenBack",stage="Verify"} 1.0',
+    ]

@@ -112,3 +112,10 @@ def test_a_change_of_load_opens_the_search_again() -> None:
     again, _ = load_memo(after)
     assert again.regime.number > memo.regime.number
     assert again.regime.probes < memo.regime.probes  # counted anew
+
+
+def test_the_decision_names_the_tier_that_chose_its_target() -> None:
+    _, seen = _run(BLOCKING, wrong=4, minutes=3)
+    tiers = [d.tier for d in seen if d.target is not None]
+    assert tiers[0] == "Predict"
+    assert "CpuAware" in tiers
