@@ -36,7 +36,7 @@ class Plant:
         """`start_seconds`: what the clock shows when the pod starts. Raises ValueError on counts."""
         self.pod_uid = pod_uid
         self.host = host
-        self._start_seconds = start_seconds
+        self.start_seconds = start_seconds
         self._workload = workload
         self._quota_cores = host.quota_cores
         self._threads = 0
@@ -45,7 +45,7 @@ class Plant:
 
     @property
     def now_seconds(self) -> float:
-        return self._start_seconds + float(self._state.scalars["now"][0])
+        return self.start_seconds + float(self._state.scalars["now"][0])
 
     @property
     def threads(self) -> int:
@@ -101,7 +101,7 @@ class Plant:
         return ContractSample(
             pod_uid=self.pod_uid,
             sampled_at_seconds=self.now_seconds,
-            process_start_seconds=self._start_seconds,
+            process_start_seconds=self.start_seconds,
             threads_applied=self._applied(active),
             tasks_total=float(s["tasks"]),
             tasks_outstanding=self._outstanding(active),

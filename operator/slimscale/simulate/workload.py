@@ -59,6 +59,12 @@ class TimeDistribution:
             remedy="give variance over squared mean",
         )
 
+    @property
+    def effective_variation(self) -> float:
+        """CV² of the times drawn: 0 and 1 for the families whose shape fixes it."""
+        fixed = {Family.DETERMINISTIC: 0.0, Family.EXPONENTIAL: 1.0}
+        return fixed.get(self.family, self.squared_variation)
+
 
 class Waiting(StrEnum):
     """How threads wait for the dispatcher: asleep, or burning CPU in a loop."""
