@@ -31,9 +31,9 @@ _PARETO_EXPONENT = 1.5  # infinite variance without truncation, so any variation
 _LEAST_VARIATION = 1e-9  # below it a time is a constant
 
 
-def seed_state(*entropy: int) -> NDArray[np.uint64]:
-    """State of a generator, shape (1,). Seeds that differ in any way give unrelated streams."""
-    return np.random.SeedSequence(entropy).generate_state(1, np.uint64).astype(np.uint64)
+def seed_state(*entropy: int) -> int:
+    """State of a generator. Seeds that differ in any way give unrelated streams."""
+    return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0])
 
 
 def distribution_row(time: TimeDistribution) -> FloatArray:

@@ -32,7 +32,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def compiled(function: F) -> F:
     """The function as machine code, kept on disk between runs. Typed as it was."""
-    return cast(F, numba.njit(cache=True)(function))
+    return cast(F, numba.njit(cache=True, error_model="numpy")(function))
 
 
 _CPU, _BLOCKING, _DISPATCH = 0, 1, 2
@@ -49,10 +49,10 @@ _UNIT = 2.0**-53
 
 
 @compiled
-def _uniform(rng: Any) -> float:
+def _uniform(s: Any) -> float:
     """A number between 0 and 1, both excluded."""
-    rng[0] += _STEP
-    mixed = rng[0]
+    s.rng += _STEP
+    mixed = s.rng
     mixed = (mixed ^ (mixed >> _30)) * _MIX_A
     mixed = (mixed ^ (mixed >> _27)) * _MIX_B
     mixed = mixed ^ (mixed >> _31)
@@ -66,20 +66,20 @@ def _is_any(row: Any) -> bool:
 
 
 @compiled
-def draw(rng: Any, row: Any) -> float:
+def draw(s: Any, row: Any) -> float:
     """A time in seconds from the distribution of `row`."""
     kind = int(row[0])
     seconds: float = row[1]
     if kind == _EXPONENTIAL:
-        seconds *= -math.log(_uniform(rng))
+        seconds *= -math.log(_uniform(s))
     elif kind == _LOGNORMAL:
-        radius = math.sqrt(-2.0 * math.log(_uniform(rng)))  # Box and Muller 1958
-        seconds = math.exp(seconds + row[2] * radius * math.cos(2.0 * math.pi * _uniform(rng)))
+        radius = math.sqrt(-2.0 * math.log(_uniform(s)))  # Box and Muller 1958
+        seconds = math.exp(seconds + row[2] * radius * math.cos(2.0 * math.pi * _uniform(s)))
     elif kind == _TWO_VALUES:
-        if _uniform(rng) < row[3]:
+        if _uniform(s) < row[3]:
             seconds = row[2]
     elif kind == _PARETO:
-        seconds *= (1.0 - row[2] * _uniform(rng)) ** row[3]
+        seconds *= (1.0 - row[2] * _uniform(s)) ** row[3]
     return seconds
 
 
@@ -124,7 +124,7 @@ def _heap_pop(keys: Any, threads: Any, size: int) -> int:
 @compiled
 def run(pod: PodState, until_seconds: float, until_tasks: int) -> None:
     """Go on until that time or that count of finished tasks, whichever comes first."""
-    s: Any = pod.scalars[0]
+    s: Any = pod[0]
     while s.now < until_seconds and s.tasks < until_tasks:
         runnable = s.computing + s.spinning * s.waiting
         if s.holder >= 0:
@@ -133,43 +133,40 @@ def run(pod: PodState, until_seconds: float, until_tasks: int) -> None:
         speed = 0.0
         if runnable > 0 and s.stopped == 0:
             speed = busy / runnable
-        at, what = _next_event(pod, until_seconds, busy, speed)
-        _pass_time(pod, at, busy, speed)
+        at, what = _next_event(s, until_seconds, busy, speed)
+        _pass_time(s, at, busy, speed)
         if what == _COMPUTED:
-            _end_computing(pod)
+            _end_computing(s)
         elif what == _BLOCKED_END:
             s.blocked -= 1
-            _end_task(pod, _heap_pop(pod.block_keys, pod.block_threads, s.blocked + 1))
+            _end_task(s, _heap_pop(s.block_keys, s.block_threads, s.blocked + 1))
         elif what == _HANDED_OVER:
-            _end_dispatch(pod)
+            _end_dispatch(s)
         elif what == _USED_UP:
             s.stopped = 1
             s.budget = 0.0
         elif what == _PERIOD_END:
-            _end_period(pod)
+            _end_period(s)
 
 
 @compiled
 def start_threads(pod: PodState) -> None:
     """Start threads until there are as many as wanted; each goes to the dispatcher."""
-    s: Any = pod.scalars[0]
+    s: Any = pod[0]
     while s.active < s.wanted and s.free > 0:
         s.free -= 1
         s.active += 1
-        _arrive(pod, pod.free[s.free])
+        _arrive(s, s.free_numbers[s.free])
 
 
 @compiled
-def _next_event(
-    pod: PodState, until_seconds: float, busy: float, speed: float
-) -> tuple[float, int]:
-    s: Any = pod.scalars[0]
+def _next_event(s: Any, until_seconds: float, busy: float, speed: float) -> tuple[float, int]:
     at, what = until_seconds, _UNTIL
-    if s.blocked > 0 and pod.block_keys[0] < at:
-        at, what = pod.block_keys[0], _BLOCKED_END
+    if s.blocked > 0 and s.block_keys[0] < at:
+        at, what = s.block_keys[0], _BLOCKED_END
     if speed > 0.0:
         if s.computing > 0:
-            end = s.now + (pod.cpu_keys[0] - s.virtual) / speed
+            end = s.now + (s.cpu_keys[0] - s.virtual) / speed
             if end < at:
                 at, what = end, _COMPUTED
         if s.holder >= 0:
@@ -186,8 +183,7 @@ def _next_event(
 
 
 @compiled
-def _pass_time(pod: PodState, at: float, busy: float, speed: float) -> None:
-    s: Any = pod.scalars[0]
+def _pass_time(s: Any, at: float, busy: float, speed: float) -> None:
     seconds = at - s.now
     s.now = at
     if s.holder >= 0:
@@ -203,8 +199,7 @@ def _pass_time(pod: PodState, at: float, busy: float, speed: float) -> None:
 
 
 @compiled
-def _end_period(pod: PodState) -> None:
-    s: Any = pod.scalars[0]
+def _end_period(s: Any) -> None:
     if s.quota_cores < np.inf:
         s.periods += s.used_in_period | s.stopped
         s.throttled_periods += s.stopped
@@ -215,96 +210,89 @@ def _end_period(pod: PodState) -> None:
 
 
 @compiled
-def _end_computing(pod: PodState) -> None:
-    s: Any = pod.scalars[0]
-    s.virtual = pod.cpu_keys[0]
-    thread = _heap_pop(pod.cpu_keys, pod.cpu_threads, s.computing)
+def _end_computing(s: Any) -> None:
+    s.virtual = s.cpu_keys[0]
+    thread = _heap_pop(s.cpu_keys, s.cpu_threads, s.computing)
     s.computing -= 1
-    waited = s.now - pod.started[thread] - pod.work[thread]
-    pod.runqueue[thread] = max(waited, 0.0)
-    if _is_any(pod.times[_BLOCKING]):
-        _begin_blocking(pod, thread)
+    waited = s.now - s.started[thread] - s.work[thread]
+    s.runqueue[thread] = max(waited, 0.0)
+    if _is_any(s.times[_BLOCKING]):
+        _begin_blocking(s, thread)
     else:
-        _end_task(pod, thread)
+        _end_task(s, thread)
 
 
 @compiled
-def _begin_blocking(pod: PodState, thread: int) -> None:
-    s: Any = pod.scalars[0]
-    end = s.now + draw(pod.rng, pod.times[_BLOCKING])
-    _heap_push(pod.block_keys, pod.block_threads, s.blocked, end, thread)
+def _begin_blocking(s: Any, thread: int) -> None:
+    end = s.now + draw(s, s.times[_BLOCKING])
+    _heap_push(s.block_keys, s.block_threads, s.blocked, end, thread)
     s.blocked += 1
 
 
 @compiled
-def _begin_task(pod: PodState, thread: int) -> None:
-    s: Any = pod.scalars[0]
-    pod.started[thread] = s.now
-    pod.work[thread] = 0.0
-    pod.runqueue[thread] = 0.0
-    if _is_any(pod.times[_CPU]):
-        work = draw(pod.rng, pod.times[_CPU])
-        pod.work[thread] = work
-        _heap_push(pod.cpu_keys, pod.cpu_threads, s.computing, s.virtual + work, thread)
+def _begin_task(s: Any, thread: int) -> None:
+    s.started[thread] = s.now
+    s.work[thread] = 0.0
+    s.runqueue[thread] = 0.0
+    if _is_any(s.times[_CPU]):
+        work = draw(s, s.times[_CPU])
+        s.work[thread] = work
+        _heap_push(s.cpu_keys, s.cpu_threads, s.computing, s.virtual + work, thread)
         s.computing += 1
     else:
-        _begin_blocking(pod, thread)
+        _begin_blocking(s, thread)
 
 
 @compiled
-def _end_task(pod: PodState, thread: int) -> None:
-    s: Any = pod.scalars[0]
-    seconds = s.now - pod.started[thread]
+def _end_task(s: Any, thread: int) -> None:
+    seconds = s.now - s.started[thread]
     s.tasks += 1
     s.task_seconds += seconds
-    s.task_cpu_seconds += pod.work[thread]
-    s.task_runqueue_seconds += pod.runqueue[thread]
-    pod.task_counts[_bucket(pod.bounds, seconds)] += 1
+    s.task_cpu_seconds += s.work[thread]
+    s.task_runqueue_seconds += s.runqueue[thread]
+    s.task_counts[_bucket(s.bounds, seconds)] += 1
     if s.active > s.wanted:
-        _retire(pod, thread)
+        _retire(s, thread)
     else:
-        _arrive(pod, thread)
+        _arrive(s, thread)
 
 
 @compiled
-def _retire(pod: PodState, thread: int) -> None:
-    s: Any = pod.scalars[0]
-    pod.free[s.free] = thread
+def _retire(s: Any, thread: int) -> None:
+    s.free_numbers[s.free] = thread
     s.free += 1
     s.active -= 1
 
 
 @compiled
-def _arrive(pod: PodState, thread: int) -> None:
+def _arrive(s: Any, thread: int) -> None:
     """Take the dispatcher, or queue for it and slow it down."""
-    s: Any = pod.scalars[0]
-    if not _is_any(pod.times[_DISPATCH]) and s.holder < 0:
-        _begin_task(pod, thread)
+    if not _is_any(s.times[_DISPATCH]) and s.holder < 0:
+        _begin_task(s, thread)
     elif s.holder < 0:
-        _hold(pod, thread)
+        _hold(s, thread)
     else:
-        pod.queue[(s.queue_head + s.waiting) % len(pod.queue)] = thread
+        place = s.queue_head + s.waiting
+        s.queue[place if place < len(s.queue) else place - len(s.queue)] = thread
         s.waiting += 1
-        _count_hold(pod)
+        _count_hold(s)
         rest = (s.hold_ends - s.virtual) / s.hold_growth
-        _set_growth(pod)
+        _set_growth(s)
         s.hold_ends = s.virtual + rest * s.hold_growth
 
 
 @compiled
-def _hold(pod: PodState, thread: int) -> None:
-    s: Any = pod.scalars[0]
+def _hold(s: Any, thread: int) -> None:
     s.holder = thread
     s.hold_seconds = 0.0
     s.hold_counted_to = s.virtual
-    _set_growth(pod)
-    s.hold_ends = s.virtual + draw(pod.rng, pod.times[_DISPATCH]) * s.hold_growth
+    _set_growth(s)
+    s.hold_ends = s.virtual + draw(s, s.times[_DISPATCH]) * s.hold_growth
 
 
 @compiled
-def _set_growth(pod: PodState) -> None:
+def _set_growth(s: Any) -> None:
     """How many times longer the dispatcher takes with the threads that are there now."""
-    s: Any = pod.scalars[0]
     others = np.float64(s.waiting)
     s.hold_handover = s.handover if others > 0.0 else 0.0
     inside = 1.0 + s.linear * others + s.quadratic * (others + 1.0) * others
@@ -312,33 +300,31 @@ def _set_growth(pod: PodState) -> None:
 
 
 @compiled
-def _count_hold(pod: PodState) -> None:
+def _count_hold(s: Any) -> None:
     """What a program measures inside its lock: not the waking of the next thread, all the rest."""
-    s: Any = pod.scalars[0]
     seconds = s.virtual - s.hold_counted_to
     s.hold_seconds += seconds * (1.0 - s.hold_handover / s.hold_growth)
     s.hold_counted_to = s.virtual
 
 
 @compiled
-def _end_dispatch(pod: PodState) -> None:
-    s: Any = pod.scalars[0]
+def _end_dispatch(s: Any) -> None:
     s.virtual = s.hold_ends
-    _count_hold(pod)
+    _count_hold(s)
     s.dispatch_seconds += s.hold_seconds
-    pod.dispatch_counts[_bucket(pod.bounds, s.hold_seconds)] += 1
-    _begin_task(pod, s.holder)
+    s.dispatch_counts[_bucket(s.bounds, s.hold_seconds)] += 1
+    _begin_task(s, s.holder)
     s.holder = -1
     while s.waiting > 0 and s.holder < 0:
-        thread = pod.queue[s.queue_head]
-        s.queue_head = (s.queue_head + 1) % len(pod.queue)
+        thread = s.queue[s.queue_head]
+        s.queue_head = s.queue_head + 1 if s.queue_head + 1 < len(s.queue) else 0
         s.waiting -= 1
         if s.active > s.wanted:
-            _retire(pod, thread)  # it has no task yet
-        elif not _is_any(pod.times[_DISPATCH]):
-            _begin_task(pod, thread)  # the load has changed to one without a dispatcher
+            _retire(s, thread)  # it has no task yet
+        elif not _is_any(s.times[_DISPATCH]):
+            _begin_task(s, thread)  # the load has changed to one without a dispatcher
         else:
-            _hold(pod, thread)
+            _hold(s, thread)
 
 
 @compiled

@@ -59,21 +59,21 @@ def warmed_state(
     """A pod in its steady state, at the start of a quota period where there is a quota."""
     require_count("threads", threads, 1, MOST_THREADS, remedy="measure with at least one thread")
     wanted = wanted_threads(workload, threads)
-    state = new_state(workload, host, most_threads=wanted, seed=seed_state(seed, threads))
-    state.scalars["wanted"] = wanted
+    state = new_state(workload, host, seed=seed_state(seed, threads))
+    state["wanted"] = wanted
     start_threads(state)
     run(state, _NO_END_SECONDS, max(tasks // 5, _WARM_UP_ROUNDS * wanted))
     if _may_throttle(state):
-        run(state, float(state.scalars["period_ends"][0]), _NO_END_TASKS)
+        run(state, float(state["period_ends"][0]), _NO_END_TASKS)
     return state
 
 
 def _may_throttle(state: PodState) -> bool:
-    return bool(state.scalars["quota_cores"][0] < state.scalars["cores"][0])
+    return bool(state["quota_cores"][0] < state["cores"][0])
 
 
 def _batch(state: PodState, tasks: int) -> float:
-    s = state.scalars[0]
+    s = state[0]
     began, before = float(s["now"]), int(s["tasks"])
     if not _may_throttle(state):
         run(state, _NO_END_SECONDS, before + tasks)
@@ -84,7 +84,7 @@ def _batch(state: PodState, tasks: int) -> float:
 
 def _whole_periods(state: PodState, tasks: int) -> None:
     """A part of a period would count its fast beginning or its standstill twice."""
-    s = state.scalars[0]
+    s = state[0]
     before, throttled = int(s["tasks"]), int(s["throttled_periods"])
     periods = 0
     while True:

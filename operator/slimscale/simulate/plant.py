@@ -40,12 +40,12 @@ class Plant:
         self._workload = workload
         self._quota_cores = host.quota_cores
         self._threads = 0
-        self._state = new_state(workload, host, most_threads=MOST_THREADS, seed=seed_state(seed))
+        self._state = new_state(workload, host, seed=seed_state(seed))
         self.set_threads(threads)
 
     @property
     def now_seconds(self) -> float:
-        return self.start_seconds + float(self._state.scalars["now"][0])
+        return self.start_seconds + float(self._state["now"][0])
 
     @property
     def threads(self) -> int:
@@ -62,7 +62,7 @@ class Plant:
 
     @property
     def tasks_done(self) -> int:
-        return int(self._state.scalars["tasks"][0])
+        return int(self._state["tasks"][0])
 
     def set_workload(self, workload: Workload) -> None:
         """Parts of tasks that begin from now on are of the new load."""
@@ -87,7 +87,7 @@ class Plant:
     def advance(self, seconds: float) -> None:
         """Go on for so many seconds. Raises ValueError where they are negative or not finite."""
         require_in_range("seconds", seconds, 0.0, 1e9, remedy="time does not run backwards")
-        run(self._state, float(self._state.scalars["now"][0]) + seconds, _NO_END)
+        run(self._state, float(self._state["now"][0]) + seconds, _NO_END)
 
     def sample(self) -> ContractSample:
         """What a scrape would find now: cumulative, as `slimscale.inpod` serves it.
@@ -96,7 +96,7 @@ class Plant:
         dispatch histogram holds CPU time inside the dispatcher: without the wait for it, for a
         CPU, or for a woken thread (the hand-over).
         """
-        s = self._state.scalars[0]
+        s = self._state[0]
         active = int(s["active"])
         return ContractSample(
             pod_uid=self.pod_uid,
@@ -105,8 +105,8 @@ class Plant:
             threads_applied=self._applied(active),
             tasks_total=float(s["tasks"]),
             tasks_outstanding=self._outstanding(active),
-            task=_histogram(self._state.task_counts.tolist(), float(s["task_seconds"])),
-            dispatch=_histogram(self._state.dispatch_counts.tolist(), float(s["dispatch_seconds"])),
+            task=_histogram(s["task_counts"].tolist(), float(s["task_seconds"])),
+            dispatch=_histogram(s["dispatch_counts"].tolist(), float(s["dispatch_seconds"])),
             task_cpu_seconds_total=float(s["task_cpu_seconds"]),
             task_runqueue_seconds_total=float(s["task_runqueue_seconds"]),
             cpu_quota_cores=self._quota_cores,
@@ -126,7 +126,7 @@ class Plant:
         return float(max(self._workload.outstanding, active))
 
     def _want(self) -> None:
-        self._state.scalars["wanted"] = wanted_threads(self._workload, self._threads)
+        self._state["wanted"] = wanted_threads(self._workload, self._threads)
         start_threads(self._state)
 
 

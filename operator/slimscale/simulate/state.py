@@ -1,7 +1,7 @@
-"""All that a simulated pod is, in plain arrays, so that it can stop and go on at any instant."""
+"""All that a simulated pod is, in one record, so that it can stop and go on at any instant."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,13 @@ from slimscale.simulate.workload import MOST_THREADS, Host, Waiting, Workload
 
 __all__ = ["PodState", "new_state", "set_quota_cores", "set_workload", "wanted_threads"]
 
-_SCALARS = np.dtype(
+PodState: TypeAlias = NDArray[Any]
+"""Shape (1,), of the fields below: one record, so that compiled code needs one pointer to it."""
+
+_MOST = MOST_THREADS
+_BUCKETS = len(BUCKET_BOUNDS_SECONDS) + 1
+
+_RECORD = np.dtype(
     [
         # The clock, and a second one that counts the CPU seconds of a thread that always runs:
         # all runnable threads advance at one speed, so each one's end is fixed on it.
@@ -56,67 +62,40 @@ _SCALARS = np.dtype(
         ("throttled_periods", np.int64),
         ("throttled_seconds", np.float64),
         ("dispatcher_busy_seconds", np.float64),
+        # The generator, and what times are drawn from: CPU, blocking, dispatch.
+        ("rng", np.uint64),
+        ("times", np.float64, (3, ROW)),
+        # Histograms, as counts per bucket; the bounds without infinity.
+        ("bounds", np.float64, (_BUCKETS - 1,)),
+        ("task_counts", np.int64, (_BUCKETS,)),
+        ("dispatch_counts", np.int64, (_BUCKETS,)),
+        # Heaps of the threads that compute and that block, by the end on the second clock and on
+        # the clock; a ring of those that wait for the dispatcher; a stack of numbers to give.
+        ("cpu_keys", np.float64, (_MOST,)),
+        ("cpu_threads", np.int64, (_MOST,)),
+        ("block_keys", np.float64, (_MOST,)),
+        ("block_threads", np.int64, (_MOST,)),
+        ("queue", np.int64, (_MOST,)),
+        ("free_numbers", np.int64, (_MOST,)),
+        # By thread, of its task: when it began, its CPU seconds, its wait for a CPU.
+        ("started", np.float64, (_MOST,)),
+        ("work", np.float64, (_MOST,)),
+        ("runqueue", np.float64, (_MOST,)),
     ],
     align=True,
 )
 
 
-class PodState(NamedTuple):
-    """Arrays that the compiled loop reads and writes; n is the most threads it can hold."""
-
-    scalars: NDArray[Any]
-    """(1,) of named fields."""
-    rng: NDArray[np.uint64]
-    times: NDArray[np.float64]
-    """(3, ROW): CPU, blocking, dispatch."""
-    cpu_keys: NDArray[np.float64]
-    """(n,) a heap of the threads that compute, by the end on the second clock."""
-    cpu_threads: NDArray[np.int64]
-    block_keys: NDArray[np.float64]
-    """(n,) a heap of the threads that block, by the end on the clock."""
-    block_threads: NDArray[np.int64]
-    queue: NDArray[np.int64]
-    """(n,) a ring: who waits for the dispatcher."""
-    free: NDArray[np.int64]
-    """(n,) a stack: numbers that no thread has."""
-    started: NDArray[np.float64]
-    """(n,) when each thread's task began."""
-    work: NDArray[np.float64]
-    """(n,) CPU seconds of each thread's task."""
-    runqueue: NDArray[np.float64]
-    """(n,) seconds that it was runnable without a CPU."""
-    bounds: NDArray[np.float64]
-    """Upper bounds of the histograms' buckets, without infinity."""
-    task_counts: NDArray[np.int64]
-    dispatch_counts: NDArray[np.int64]
-
-
-def new_state(workload: Workload, host: Host, *, most_threads: int, seed: NDArray[Any]) -> PodState:
-    """A pod at time 0 without threads. `seed` from `draw.seed_state`."""
-    n = most_threads
-    buckets = len(BUCKET_BOUNDS_SECONDS) + 1
-    scalars = np.zeros(1, dtype=_SCALARS)
-    state = PodState(
-        scalars=scalars,
-        rng=seed.astype(np.uint64),
-        times=np.zeros((3, ROW)),
-        cpu_keys=np.zeros(n),
-        cpu_threads=np.zeros(n, dtype=np.int64),
-        block_keys=np.zeros(n),
-        block_threads=np.zeros(n, dtype=np.int64),
-        queue=np.zeros(n, dtype=np.int64),
-        free=np.arange(n - 1, -1, -1, dtype=np.int64),
-        started=np.zeros(n),
-        work=np.zeros(n),
-        runqueue=np.zeros(n),
-        bounds=np.array(BUCKET_BOUNDS_SECONDS),
-        task_counts=np.zeros(buckets, dtype=np.int64),
-        dispatch_counts=np.zeros(buckets, dtype=np.int64),
-    )
-    scalars["free"] = n
-    scalars["holder"] = -1
-    scalars["cores"] = host.cores
-    scalars["period_seconds"] = host.period_seconds
+def new_state(workload: Workload, host: Host, *, seed: int) -> PodState:
+    """A pod at time 0 without threads. `seed` from `distributions.seed_state`."""
+    state = np.zeros(1, dtype=_RECORD)
+    state["rng"] = seed
+    state["free"] = _MOST
+    state["free_numbers"][0] = np.arange(_MOST)[::-1]
+    state["holder"] = -1
+    state["cores"] = host.cores
+    state["period_seconds"] = host.period_seconds
+    state["bounds"][0] = BUCKET_BOUNDS_SECONDS
     set_quota_cores(state, host.quota_cores)
     set_workload(state, workload)
     return state
@@ -124,7 +103,7 @@ def new_state(workload: Workload, host: Host, *, most_threads: int, seed: NDArra
 
 def set_quota_cores(state: PodState, quota_cores: float | None) -> None:
     """As the kernel does it: a new period with a full budget begins at once."""
-    s = state.scalars
+    s = state
     s["quota_cores"] = math.inf if quota_cores is None else quota_cores
     s["budget"] = s["quota_cores"] * s["period_seconds"]
     s["period_ends"] = s["now"] + s["period_seconds"]
@@ -134,8 +113,8 @@ def set_quota_cores(state: PodState, quota_cores: float | None) -> None:
 def set_workload(state: PodState, workload: Workload) -> None:
     """Times drawn from now on are of the new load; what is under way keeps its own."""
     for row, time in enumerate((workload.cpu, workload.blocking, workload.dispatch)):
-        state.times[row] = distribution_row(time)
-    s = state.scalars
+        state["times"][0, row] = distribution_row(time)
+    s = state
     s["linear"] = workload.contention_linear
     s["quadratic"] = workload.contention_quadratic
     s["handover"] = workload.contention_handover
