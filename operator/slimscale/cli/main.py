@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from slimscale import __version__
+from slimscale.cli.bench import bench_app
 from slimscale.exceptions import SlimError
 
 __all__ = ["app", "run"]
@@ -22,6 +23,7 @@ explain_app = typer.Typer(
     no_args_is_help=True,
 )
 app.add_typer(explain_app, name="explain")
+app.add_typer(bench_app, name="bench")
 
 Namespace = Annotated[
     str, typer.Option("--namespace", "-n", help="Namespace; else the context's own.")

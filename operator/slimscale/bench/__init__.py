@@ -1,0 +1,1 @@
+"""Every way to choose a thread count, run on the same work and compared."""

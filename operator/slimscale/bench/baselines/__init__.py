@@ -1,0 +1,1 @@
+"""What AutoThread is compared with: one rule or tuner a module, written from its description."""

@@ -1,0 +1,111 @@
+"""All policies by name, and how each is made afresh for a run."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from slimscale.bench.autothread import AutoThread, benchmark_spec
+from slimscale.bench.baselines.analytic import PredictOnce
+from slimscale.bench.baselines.bandit import SlidingWindowUCB
+from slimscale.bench.baselines.boosted import BoostedTrees
+from slimscale.bench.baselines.cpu_percentile import CpuPercentile
+from slimscale.bench.baselines.formula import Goetz, Ratio
+from slimscale.bench.baselines.hill_climbing import DotNetHillClimbing
+from slimscale.bench.baselines.openmp_dynamic import OpenMPDynamic
+from slimscale.bench.baselines.oracle import BestPerPhase, Given, best_static
+from slimscale.bench.baselines.static import Fixed, FloorOfQuota, Unset
+from slimscale.bench.baselines.thread_reinforcer import Restart, ThreadReinforcer
+from slimscale.bench.curves import PhaseCurves
+from slimscale.bench.policy import ThreadPolicy
+
+__all__ = [
+    "ABLATIONS",
+    "AUTOTHREAD",
+    "ORACLES",
+    "POLICIES",
+    "STATICS",
+    "TUNERS",
+    "Setting",
+    "build",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a policy may be made from. Only oracles look at `curves`."""
+
+    seed: int
+    curves: PhaseCurves
+    trained_static: int
+    """Threads that were best on other scenarios of the same host."""
+    trees: str = ""
+    """The trained gradient-boosted trees, as XGBoost's JSON; empty: not trained."""
+
+
+Builder = Callable[[Setting], ThreadPolicy]
+
+
+def _auto(name: str, **spec: Any) -> Builder:
+    return lambda _: AutoThread(name=name, spec=benchmark_spec(**spec))
+
+
+AUTOTHREAD: dict[str, Builder] = {
+    "autothread": _auto("autothread"),
+    "autothread-2s": _auto(
+        "autothread-2s",
+        interval_seconds=2,
+        tuning={"windowSeconds": 6, "minDwellSeconds": 8},
+    ),
+    "autothread-efficiency": _auto(
+        "autothread-efficiency", objective="Efficiency", limit_policy="Headroom"
+    ),
+}
+ABLATIONS: dict[str, Builder] = {
+    "autothread-no-tier-1": _auto("autothread-no-tier-1", tuning={"online": False}),
+    "autothread-no-tier-2": _auto("autothread-no-tier-2", tuning={"cpuAware": False}),
+    "autothread-no-tier-3": _auto("autothread-no-tier-3", tuning={"search": False}),
+    "autothread-no-tiers-2-3": _auto(
+        "autothread-no-tiers-2-3", tuning={"cpuAware": False, "search": False}
+    ),
+}
+STATICS: dict[str, Builder] = {
+    "unset": lambda _: Unset(),
+    "floor-of-quota": lambda _: FloorOfQuota(),
+    "fixed-8": lambda _: Fixed("fixed-8", threads=8),
+    "fixed-16": lambda _: Fixed("fixed-16", threads=16),
+    "fixed-32": lambda _: Fixed("fixed-32", threads=32),
+    "r": lambda _: Ratio("r"),
+    "1+r": lambda _: Ratio("1+r", extra=1.0),
+    "goetz": lambda _: Goetz("goetz"),
+    "best-static-trained": lambda s: Given("best-static-trained", threads=s.trained_static),
+}
+TUNERS: dict[str, Builder] = {
+    "analytic-once": lambda _: PredictOnce(),
+    "xgboost-once": lambda s: BoostedTrees(trees=s.trees),
+    "xgboost-every-window": lambda s: BoostedTrees(
+        "xgboost-every-window", trees=s.trees, every_window=True
+    ),
+    "thread-reinforcer-once": lambda _: ThreadReinforcer(
+        "thread-reinforcer-once", restart=Restart.NEVER
+    ),
+    "thread-reinforcer": lambda _: ThreadReinforcer(),
+    "thread-reinforcer-best": lambda _: ThreadReinforcer(
+        "thread-reinforcer-best", best_of_tried=True
+    ),
+    "dotnet-hill-climbing": lambda s: DotNetHillClimbing(s.seed),
+    "openmp-dynamic": lambda _: OpenMPDynamic(),
+    "sliding-window-ucb": lambda _: SlidingWindowUCB(),
+    "vpa-percentile": lambda _: CpuPercentile(),
+}
+ORACLES: dict[str, Builder] = {
+    "best-static-hindsight": lambda s: Given(
+        "best-static-hindsight", threads=best_static(s.curves)
+    ),
+    "best-per-phase": lambda s: BestPerPhase(s.curves),
+}
+POLICIES: dict[str, Builder] = {**AUTOTHREAD, **STATICS, **TUNERS, **ORACLES, **ABLATIONS}
+
+
+def build(name: str, setting: Setting) -> ThreadPolicy:
+    """A fresh policy. Raises KeyError for a name that is not in `POLICIES`."""
+    return POLICIES[name](setting)

@@ -1,0 +1,75 @@
+"""`slimscale bench`: AutoThread against every baseline. Imported with the command, not before."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from slimscale.exceptions import SlimError
+
+__all__ = ["bench_app"]
+
+bench_app = typer.Typer(
+    help="Measure thread policies against each other. Example: slimscale bench threads --quick",
+    no_args_is_help=True,
+)
+
+WORK_FOLDER = ".bench"
+
+
+@bench_app.callback()
+def bench() -> None:
+    """Measure thread policies against each other."""
+
+
+@bench_app.command(
+    epilog="Examples: slimscale bench threads --quick;"
+    " slimscale bench threads --policy autothread --policy floor-of-quota --scenario drift"
+)
+def threads(  # noqa: PLR0917 - each is an option of its own on the command line
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Five short scenarios, under a minute.")
+    ] = False,
+    seeds: Annotated[
+        int, typer.Option(min=0, max=1000, help="Runs of each scenario and policy; 0: 10, quick 2.")
+    ] = 0,
+    out: Annotated[
+        Path, typer.Option(help="Folder for the tables and plots; none: print only.")
+    ] = Path(),
+    policy: Annotated[
+        list[str] | None, typer.Option(help="Only this policy; may be given several times.")
+    ] = None,
+    scenario: Annotated[
+        str, typer.Option(help="Only scenarios with this in their names, such as drift or c8.")
+    ] = "",
+    suite_seed: Annotated[
+        int, typer.Option(min=0, help="Draws the scenarios; another seed draws others.")
+    ] = 1,
+    processes: Annotated[int, typer.Option(min=1, max=64, help="Processes that simulate.")] = 2,
+    work: Annotated[
+        Path, typer.Option(help="Folder that keeps what is done, so that a stop costs nothing.")
+    ] = Path(WORK_FOLDER),
+    list_policies: Annotated[
+        bool, typer.Option("--list", help="Name the policies and stop.")
+    ] = False,
+) -> None:
+    """Simulated pods under changing load: AutoThread beside every baseline, tuning included."""
+    try:
+        from slimscale.bench.command import Request, bench_threads
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("slimscale"):
+            raise
+        raise SlimError(f"{error.name} is missing; install slimscale[simulate,bench]") from error
+    bench_threads(
+        Request(
+            quick=quick,
+            seeds=seeds or (2 if quick else 10),
+            out=out if out != Path() else None,
+            policies=tuple(policy or ()),
+            scenario=scenario,
+            suite_seed=suite_seed,
+            processes=processes,
+            work=work,
+            only_list=list_policies,
+        )
+    )
