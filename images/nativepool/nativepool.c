@@ -86,6 +86,9 @@ static void print_sample(void)
     printf("\"tasks_total\":%lu,\"tasks_outstanding\":%ld,", totals.tasks, pool_outstanding());
     if (access("/proc/self/schedstat", R_OK) == 0)
         printf("\"task_runqueue_seconds\":%.9g,", totals.task_runqueue_seconds);
+    printf("\"drawn_cpu_seconds\":%.9g,\"drawn_blocking_seconds\":%.9g,"
+           "\"drawn_dispatch_seconds\":%.9g,",
+           totals.drawn_cpu_seconds, totals.drawn_blocking_seconds, totals.drawn_dispatch_seconds);
     printf("\"blocked_seconds\":%.9g,\"task_cpu_seconds\":%.9g}\n", totals.blocked_seconds,
            totals.task_cpu_seconds);
 }

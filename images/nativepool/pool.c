@@ -157,9 +157,8 @@ static void await_task(struct worker *me)
 }
 
 /* Time in which the dispatcher is held, without the waiting for it. */
-static double pass_dispatcher(const struct load *load, struct random *random)
+static double pass_dispatcher(const struct load *load, double work)
 {
-    const double work = draw(&load->dispatch, random);
     atomic_fetch_add_explicit(&at_dispatcher, 1, memory_order_relaxed);
     take_dispatcher();
     const double begin = monotonic_seconds();
@@ -183,8 +182,9 @@ static int tasks_between_clocks(const struct load *load)
 static void one_task(struct worker *me)
 {
     const struct load *load = atomic_load(&current_load);
-    const double held = pass_dispatcher(load, &me->random);
+    const double hold = draw(&load->dispatch, &me->random);
     const double work = draw(&load->cpu, &me->random), wait = draw(&load->blocking, &me->random);
+    const double held = pass_dispatcher(load, hold);
     const bool clocks = --me->until_clocks <= 0;
     double cpu = 0, runqueue = 0, blocked = 0;
     if (clocks) {
@@ -213,6 +213,9 @@ static void one_task(struct worker *me)
     me->totals.blocked_seconds += blocked;
     me->totals.task_cpu_seconds += weight * cpu;
     me->totals.task_runqueue_seconds += weight * runqueue;
+    me->totals.drawn_cpu_seconds += work;
+    me->totals.drawn_blocking_seconds += wait;
+    me->totals.drawn_dispatch_seconds += hold;
     pthread_mutex_unlock(&me->lock);
 }
 
@@ -307,6 +310,9 @@ struct totals pool_totals(void)
         sum.blocked_seconds += worker->totals.blocked_seconds;
         sum.task_cpu_seconds += worker->totals.task_cpu_seconds;
         sum.task_runqueue_seconds += worker->totals.task_runqueue_seconds;
+        sum.drawn_cpu_seconds += worker->totals.drawn_cpu_seconds;
+        sum.drawn_blocking_seconds += worker->totals.drawn_blocking_seconds;
+        sum.drawn_dispatch_seconds += worker->totals.drawn_dispatch_seconds;
         pthread_mutex_unlock(&worker->lock);
     }
     return sum;

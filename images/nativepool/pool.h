@@ -18,6 +18,8 @@ struct totals {
     struct histogram task, dispatch;
     unsigned long tasks;
     double task_cpu_seconds, task_runqueue_seconds, blocked_seconds;
+    /* What the tasks were told to take: how far their mean is from the load's is chance. */
+    double drawn_cpu_seconds, drawn_blocking_seconds, drawn_dispatch_seconds;
 };
 
 enum waiting { PARK, SPIN };

@@ -1,6 +1,8 @@
 """Commands of the measurements on this machine; each prints where its results are."""
 
+import signal
 import sys
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -8,17 +10,30 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from slimscale.bench.native.dataset import (
+    DEFAULT_FOLDER,
+    load_curves,
+    load_machine,
+    write_dataset,
+)
 from slimscale.bench.native.machine import alone, read_machine, wait_until_quiet
 from slimscale.bench.native.plan import Curve, curve_plan
 from slimscale.bench.native.program import build
+from slimscale.bench.native.real import real_scenario, run_scenario
+from slimscale.bench.native.real_report import write_real
+from slimscale.bench.native.report import write_validation
 from slimscale.bench.native.sweep import known_curves, sweep
+from slimscale.bench.native.validate import validate
 from slimscale.exceptions import SlimError
+from slimscale.threads.predictor import AnalyticPredictor, ThreadPredictor
 
 app = typer.Typer(no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
 console = Console(stderr=True)
 
 PLAN_SEED = 20261130
 RAW = Path("build/native-curves.jsonl")
+RAW_REAL = Path("build/native-real.jsonl")
+RESULTS = Path("docs/results")
 
 Lock = Annotated[Path | None, typer.Option(help="Folder that says: somebody measures here.")]
 MostLoad = Annotated[float, typer.Option(help="Load average above which nothing is measured.")]
@@ -62,6 +77,73 @@ def sweep_command(
     console.print(f"{done} curves measured now, {known} of {len(curves)} are in {output}")
 
 
+@app.command("pack")
+def pack_command(
+    raw: Annotated[Path, typer.Option(help="Lines that `sweep` wrote.")] = RAW,
+    folder: Annotated[Path, typer.Option(help="Where the committed form goes.")] = DEFAULT_FOLDER,
+) -> None:
+    """Turn the lines of a sweep into the small files of data/native-curves."""
+    console.print(f"{write_dataset(raw, folder)} curves are in {folder}")
+
+
+@app.command("validate")
+def validate_command(
+    data: Annotated[Path, typer.Option(help="Measured curves.")] = DEFAULT_FOLDER,
+    out: Annotated[Path, typer.Option(help="Where the tables and pictures go.")] = RESULTS,
+) -> None:
+    """Compare measured curves with the closed network, the simulator and the operator's choices."""
+    curves = load_curves(data)
+    with _progress() as bars:
+        task = bars.add_task("curves", total=len(curves) + 1)
+        validation = validate(
+            curves,
+            _predictors(),
+            progress=lambda name: bars.update(task, advance=1, description=name),
+        )
+    for path in write_validation(validation, load_machine(data), out):
+        console.print(str(path))
+
+
+@app.command("real")
+def real_command(
+    *,
+    output: Annotated[Path, typer.Option(help="Raw lines; goes on where it was.")] = RAW_REAL,
+    quotas: Annotated[str, typer.Option(help="CPU quotas in cores; `none` for none.")] = "0.5,1,2",
+    seeds: Annotated[int, typer.Option(min=1, help="Times that all is run.")] = 1,
+    phase_seconds: Annotated[float, typer.Option(help="A multiple of 5.")] = 20.0,
+    minutes: Annotated[float, typer.Option(help="Stop after so long, between runs.")] = 90.0,
+    out: Annotated[Path, typer.Option(help="Where the tables and pictures go.")] = RESULTS,
+    lock: Lock = None,
+    most_load: MostLoad = 1.0,
+) -> None:
+    """Run all policies on the native pool under real quotas (root, about 12 minutes a quota)."""
+    wanted = [None if q == "none" else float(q) for q in quotas.split(",")]
+    program, cores = build(), read_machine().cores
+    end = time.monotonic() + minutes * 60.0
+    predictors = {f"autothread-{name.split()[0]}": p for name, p in _predictors().items()}
+    wait_until_quiet(most_load=most_load, patience_seconds=600.0)
+    with alone(lock), _progress() as bars:
+        task = bars.add_task("runs", total=None)
+        for seed in range(1, seeds + 1):
+            for quota in wanted:
+                run_scenario(
+                    real_scenario(quota, cores=cores, phase_seconds=phase_seconds),
+                    program=program,
+                    output=output,
+                    predictors=predictors,
+                    seed=seed,
+                    most_seconds=end - time.monotonic(),
+                    progress=lambda name: bars.update(task, advance=1, description=name),
+                )
+    for path in write_real(output, out):
+        console.print(str(path))
+
+
+def _predictors() -> dict[str, ThreadPredictor]:
+    """Those that the operator can use: the analytic model, and the network where it is installed."""
+    return {"analytic": AnalyticPredictor()}
+
+
 def _progress() -> Progress:
     return Progress(
         TextColumn("{task.description}"),
@@ -73,6 +155,8 @@ def _progress() -> Progress:
 
 
 def main() -> None:
+    # So that control groups and locks are removed when somebody stops a sweep.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         app()
     except SlimError as error:

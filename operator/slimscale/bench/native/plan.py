@@ -6,12 +6,13 @@ never trained or tuned on (`split` held-out), so that a test sees families it ha
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slimscale.simulate.workload import Family, TimeDistribution, Waiting, Workload
-from slimscale.threads.closed_network import NetworkParameters, knee_threads
+from slimscale.threads.closed_network import NetworkParameters, knee_threads, throughput_curve
 
 __all__ = [
     "HELD_OUT",
@@ -19,6 +20,7 @@ __all__ = [
     "QUOTAS_CORES",
     "SHAPES",
     "Curve",
+    "bounded_curve",
     "curve_plan",
     "network_of",
     "thread_grid",
@@ -112,6 +114,28 @@ def network_of(workload: Workload, *, cores: int, quota_cores: float | None) -> 
         contention_linear=workload.contention_linear,
         contention_quadratic=workload.contention_quadratic,
     )
+
+
+def bounded_curve(
+    workload: Workload, most: int, *, cores: int, quota_cores: float | None
+) -> NDArray[np.float64]:
+    """Tasks a second with 1..most threads by the closed network as the operator uses it.
+
+    A dispatcher on less than one CPU is slower in proportion, no more is done than the CPU pays
+    for, and no more tasks run than circulate. Shape (most,).
+    """
+    network = network_of(workload, cores=cores, quota_cores=quota_cores)
+    own = workload.cpu.mean_seconds + workload.dispatch.mean_seconds
+    network = replace(
+        network,
+        dispatch_seconds=network.dispatch_seconds / min(1.0, network.cpu_servers),
+        contention_handover=workload.contention_handover,
+    )
+    running = min(most, workload.outstanding or most)
+    curve = throughput_curve(network, running)
+    if own > 0:
+        curve = np.minimum(curve, network.cpu_servers / own)
+    return np.pad(curve, (0, most - running), mode="edge")
 
 
 def thread_grid(workload: Workload, *, cores: int, quota_cores: float | None) -> tuple[int, ...]:
