@@ -7,10 +7,12 @@ only absolute time is the task's CPU time against the quota's period of 100 ms.
 """
 
 import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from slimscale.threads.curve_table import throughput_table
 from slimscale.threads.estimate import Estimate
 from slimscale.threads.predictor import AnalyticView
 from slimscale.threads.window import (
@@ -24,6 +26,7 @@ __all__ = [
     "BOUND_MARGIN",
     "BRANCH_FEATURES",
     "TRUNK_FEATURES",
+    "Setting",
     "branch_features",
     "log_odds",
     "throughput_bound",
@@ -50,6 +53,7 @@ SCALARS = (
     "log network over bound at threads now",
     "demand saturates",
     "share of threads at the dispatcher",
+    "log1p threads at the dispatcher",
     "log1p hand-over contention",
     "log1p linear contention",
     "log1p dispatch squared variation",
@@ -58,6 +62,15 @@ SCALARS = (
     "log task CPU over 100 ms",
     "log dispatch over 60 us",
     "log tasks seen",
+    "log1p wait for the dispatcher over dispatch",
+    "share of that wait that burns CPU",
+    "log measured over plain network",
+    "log plain network's blocking over task",
+    "another point is remembered",
+    "log its threads over threads now",
+    "log its throughput over measured",
+    "log its dispatch over dispatch now",
+    "log1p its threads at the dispatcher",
 )
 BRANCH_FEATURES = (
     *(f"log task quantile {p:g} over mean" for p in TASK_PROBABILITIES),
@@ -75,19 +88,74 @@ TRUNK_FEATURES = (
     "log k over threads now",
     "log odds of analytic over bound",
     "log analytic over its maximum",
+    "log odds of plain over bound",
+    "log plain over its maximum",
 )
 BOUND_MARGIN = 1.05
 """How far above the bound of the *estimated* means the throughput may lie: they are measured."""
 PERIOD_SECONDS = 0.1
 HANDOVER_SECONDS = 60e-6
 WIDEST_LOG = 8.0
+MOST_HANDOVER, MOST_LINEAR, MOST_QUADRATIC = 2.0, 0.1, 0.01
+"""Of the contention in the training data: a slower dispatcher than these make it is no law's."""
+LEAST_WAIT = 0.02
+"""Of a dispatch: what a wait that is no more than the noise of its parts is taken for."""
+LEAST_BLOCKING = 0.02
 NARROWEST_ODDS = 1e-6
 """T_analytic/Bd is kept this far from 0 and 1."""
 
 
-def branch_features(estimate: Estimate, view: AnalyticView, window: WorkloadWindow) -> FloatArray:
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the features are made of. `view` and `plain` share their CPU values and counts."""
+
+    estimate: Estimate
+    window: WorkloadWindow
+    view: AnalyticView
+    blocking_seconds: float
+    """What a task waits as it was measured; the analytic model takes some of it for contention."""
+    plain: FloatArray
+    """(M, K) the closed network of the measured means alone: no contention, no calibration."""
+    bound: FloatArray
+    """(M, K) Bd."""
+    odds: FloatArray
+    """(M, K) logit(T_analytic/Bd)."""
+
+    @staticmethod
+    def of(estimate: Estimate, window: WorkloadWindow, view: AnalyticView) -> "Setting":
+        blocking = _measured_blocking(estimate, window)
+        bound = throughput_bound(estimate, view)
+        parameters = replace(
+            estimate.parameters,
+            blocking_seconds=blocking,
+            contention_linear=0.0,
+            contention_quadratic=0.0,
+            contention_handover=0.0,
+        )
+        rates = view.surface.tasks_per_second
+        rows = [
+            (max(cores, 0.001), parameters.dispatch_seconds / min(1.0, max(cores, 0.001)))
+            for cores in view.surface.cpu_cores
+        ]
+        plain = throughput_table(parameters, rows, rates.shape[1])
+        return Setting(estimate, window, view, blocking, plain, bound, log_odds(rates, bound))
+
+    @property
+    def cores(self) -> FloatArray:
+        return np.asarray(self.view.surface.cpu_cores, dtype=np.float64)
+
+    @property
+    def cycle_seconds(self) -> float:
+        parameters = self.estimate.parameters
+        return self.blocking_seconds + parameters.cpu_seconds + parameters.dispatch_seconds
+
+    def knee(self, cores: FloatArray) -> FloatArray:
+        return np.asarray(self.cycle_seconds / _slowest(self.estimate, cores))
+
+
+def branch_features(setting: Setting) -> FloatArray:
     """Shape (M, F): one row for each CPU value of the view's surface, F = len(BRANCH_FEATURES)."""
-    cores = np.asarray(view.surface.cpu_cores, dtype=np.float64)
+    estimate, window, cores = setting.estimate, setting.window, setting.cores
     shared = np.concatenate(
         (
             _shape(window.task_shape_seconds, len(TASK_PROBABILITIES), window.task_seconds),
@@ -101,8 +169,8 @@ def branch_features(estimate: Estimate, view: AnalyticView, window: WorkloadWind
     )
     table = np.empty((len(cores), len(BRANCH_FEATURES)))
     table[:, : len(shared)] = shared
-    scalars = _scalars(estimate, view, window)
-    knee = _knee(estimate, cores)
+    scalars = _scalars(setting)
+    knee = setting.knee(cores)
     measured_cores = estimate.parameters.cpu_servers
     node_cores = estimate.node_cores or measured_cores
     per_row = {
@@ -116,16 +184,23 @@ def branch_features(estimate: Estimate, view: AnalyticView, window: WorkloadWind
     return np.clip(table, -WIDEST_LOG, WIDEST_LOG)
 
 
-def _scalars(estimate: Estimate, view: AnalyticView, window: WorkloadWindow) -> dict[str, float]:
+def _scalars(setting: Setting) -> dict[str, float]:
+    estimate, window, view = setting.estimate, setting.window, setting.view
     parameters = estimate.parameters
     own = parameters.cpu_seconds + parameters.dispatch_seconds
-    parts = parameters.blocking_seconds + parameters.cpu_seconds
+    parts = setting.blocking_seconds + parameters.cpu_seconds
     wall = max(window.task_seconds, 1e-9)
     here = float(view.here[min(estimate.threads, len(view.here)) - 1])
     bound = float(_law(estimate, np.asarray([parameters.cpu_servers]), estimate.threads)[0, -1])
-    crowd = 1.0 - estimate.tasks_per_second * wall / estimate.threads
+    busy = _busy_threads(estimate, window)
+    crowd = _crowd(estimate, window)
+    # Little: what is left of a thread's turn after task and dispatch, it waited for the dispatcher.
+    dispatch = parameters.dispatch_seconds
+    wait = max(busy / max(estimate.tasks_per_second, 1e-9) - wall - dispatch, 0.0)
+    burnt = (window.cpu_seconds_a_task or own) - own
+    plain = _plain_here(setting)
     return {
-        "log ratio r": _log(estimate.ratio),
+        "log ratio r": _log(parts / dispatch),
         "log outstanding a thread": _log((window.outstanding or 0.0) / estimate.threads, -2.0, 4.0),
         "CPU share of the task": parameters.cpu_seconds / max(parts, 1e-12),
         "log task wall over its parts": _log(wall / max(parts, 1e-12)),
@@ -138,7 +213,8 @@ def _scalars(estimate: Estimate, view: AnalyticView, window: WorkloadWindow) -> 
         "log measured over bound": _log(estimate.tasks_per_second / bound),
         "log network over bound at threads now": _log(here / bound),
         "demand saturates": float(estimate.saturated),
-        "share of threads at the dispatcher": crowd,
+        "share of threads at the dispatcher": crowd / busy,
+        "log1p threads at the dispatcher": math.log1p(max(crowd, 0.0)),
         "log1p hand-over contention": math.log1p(parameters.contention_handover),
         "log1p linear contention": math.log1p(parameters.contention_linear),
         "log1p dispatch squared variation": math.log1p(window.dispatch_squared_variation or 0.0),
@@ -146,27 +222,53 @@ def _scalars(estimate: Estimate, view: AnalyticView, window: WorkloadWindow) -> 
         "log task CPU over 100 ms": _log(parameters.cpu_seconds / PERIOD_SECONDS),
         "log dispatch over 60 us": _log(parameters.dispatch_seconds / HANDOVER_SECONDS),
         "log tasks seen": _log(window.tasks / 1000.0),
+        "log1p wait for the dispatcher over dispatch": math.log1p(wait / dispatch),
+        "share of that wait that burns CPU": min(
+            max(burnt / (wait + LEAST_WAIT * dispatch), -1.0), 2.0
+        ),
+        "log measured over plain network": _log(estimate.tasks_per_second / plain),
+        "log plain network's blocking over task": _log(
+            setting.blocking_seconds / max(parts, 1e-12)
+        ),
+        **_remembered(estimate),
     }
 
 
-def trunk_features(
-    estimate: Estimate, view: AnalyticView, odds: FloatArray, threads: NDArray[np.int64]
-) -> FloatArray:
-    """Shape (M, P, len(TRUNK_FEATURES)) at the P counts of `threads`; `odds` as `log_odds` (M, K)."""
-    rates = view.surface.tasks_per_second
-    cores = np.asarray(view.surface.cpu_cores, dtype=np.float64)[:, np.newaxis]
-    outstanding = estimate.window.outstanding if estimate.window is not None else None
-    counts = threads.astype(np.float64)[np.newaxis, :]
-    log_k = np.log(counts)
+def _remembered(estimate: Estimate) -> dict[str, float]:
+    """The point that tells most about another thread count: the one farthest from the present."""
+    others = [p for p in estimate.points if p.threads != estimate.threads]
+    if not others:
+        return dict.fromkeys(SCALARS[-5:], 0.0)
+    here = math.log(estimate.threads)
+    point = max(others, key=lambda p: abs(math.log(p.threads) - here))
+    held = estimate.held_seconds or estimate.parameters.dispatch_seconds
+    figures = (
+        1.0,
+        math.log(point.threads) - here,
+        _log(point.tasks_per_second / max(estimate.tasks_per_second, 1e-9)),
+        _log((point.dispatch_seconds or held) / held),
+        math.log1p(max(point.crowd or 0.0, 0.0)),
+    )
+    return dict(zip(SCALARS[-5:], figures, strict=True))
+
+
+def trunk_features(setting: Setting, threads: NDArray[np.int64]) -> FloatArray:
+    """Shape (M, P, len(TRUNK_FEATURES)) at the P counts of `threads`."""
+    estimate = setting.estimate
+    rates, plain = setting.view.surface.tasks_per_second, setting.plain
+    cores = setting.cores[:, np.newaxis]
+    log_k = np.log(threads.astype(np.float64))[np.newaxis, :]
     columns = (
         log_k / math.log(2.0) / 8.0,
-        log_k - math.log1p(estimate.ratio),
-        log_k - np.log(_knee(estimate, cores)),
+        log_k - math.log1p(setting.cycle_seconds / estimate.parameters.dispatch_seconds - 1.0),
+        log_k - np.log(setting.knee(cores)),
         log_k - np.log(cores),
-        log_k - _log(outstanding or 1e9),
+        log_k - _log(setting.window.outstanding or 1e9, high=20.0),
         log_k - math.log(estimate.threads),
-        odds[:, threads - 1],
+        setting.odds[:, threads - 1],
         np.log(rates[:, threads - 1] / rates.max(axis=1, keepdims=True)),
+        log_odds(plain[:, threads - 1], setting.bound[:, threads - 1]),
+        np.log(plain[:, threads - 1] / plain.max(axis=1, keepdims=True)),
     )
     table = np.empty((rates.shape[0], len(threads), len(columns)))
     for index, column in enumerate(columns):
@@ -177,8 +279,8 @@ def trunk_features(
 def throughput_bound(estimate: Estimate, view: AnalyticView) -> FloatArray:
     """Bd(k), shape (M, K): no correction passes it.
 
-    The operational law min(k/(Zio+D+S), C/D, 1/S) of science.md 1.4, and C over the CPU that a task
-    costs, with a margin for the means being measured. Where the measurement itself lies above the
+    The operational law min(k/(Zio+D+S), C/D, 1/S) of science.md 1.4 with the least S that the
+    measured one can stand for, and a margin for the means being measured. Where the measurement itself lies above the
     model, the bound moves with it; it is never below the analytic curve, so that no correction at
     all gives exactly that curve.
     """
@@ -195,22 +297,61 @@ def log_odds(rates: FloatArray, bound: FloatArray) -> FloatArray:
 
 
 def _law(estimate: Estimate, cores: FloatArray, max_threads: int) -> FloatArray:
+    """The dispatch was measured in company: alone it may be as much shorter as any crowd slows it."""
     parameters = estimate.parameters
+    crowd = 0.0 if estimate.window is None else max(_crowd(estimate, estimate.window), 0.0)
+    slowed = 1.0 + min(crowd, 1.0) * MOST_HANDOVER
+    slowed += MOST_LINEAR * crowd + MOST_QUADRATIC * crowd * crowd
+    dispatch = parameters.dispatch_seconds / slowed
+    cycle = parameters.blocking_seconds + parameters.cpu_seconds + dispatch
+    most = 1.0 / np.maximum(parameters.cpu_seconds / cores, dispatch / np.minimum(1.0, cores))
     threads = np.arange(1, max_threads + 1, dtype=np.float64)
-    most = 1.0 / _slowest(estimate, cores)
-    return np.minimum(threads[np.newaxis, :] / parameters.cycle_seconds, most[:, np.newaxis])
+    return np.minimum(threads[np.newaxis, :] / cycle, most[:, np.newaxis])
+
+
+def _busy_threads(estimate: Estimate, window: WorkloadWindow) -> float:
+    """Threads that have a task: no more than there are tasks."""
+    return min(float(estimate.threads), max(window.outstanding or math.inf, 1.0))
+
+
+def _crowd(estimate: Estimate, window: WorkloadWindow) -> float:
+    """Threads at the dispatcher, by Little's law: those with a task less those inside of one."""
+    return _busy_threads(estimate, window) - estimate.tasks_per_second * window.task_seconds
 
 
 def _slowest(estimate: Estimate, cores: FloatArray) -> FloatArray:
-    """Seconds a task of the station that limits, at each CPU value."""
+    """Seconds a task of the station that limits, at each CPU value.
+
+    Not the CPU that the container was charged for: a part of that may be spent on waiting.
+    """
     parameters = estimate.parameters
-    cpu = max(parameters.cpu_seconds, estimate.cpu_seconds_a_task)
     dispatch = parameters.dispatch_seconds / np.minimum(1.0, cores)
-    return np.asarray(np.maximum(cpu / cores, dispatch))
+    return np.asarray(np.maximum(parameters.cpu_seconds / cores, dispatch))
 
 
-def _knee(estimate: Estimate, cores: FloatArray) -> FloatArray:
-    return np.asarray(estimate.parameters.cycle_seconds / _slowest(estimate, cores))
+def _measured_blocking(estimate: Estimate, window: WorkloadWindow) -> float:
+    """The estimate's, unless it took all waiting for contention: then wall less CPU and queue."""
+    if estimate.parameters.blocking_seconds > 0:
+        return estimate.parameters.blocking_seconds
+    queued = window.task_runqueue_seconds or 0.0
+    waited = window.task_seconds - estimate.parameters.cpu_seconds - queued
+    return waited if waited > LEAST_BLOCKING * window.task_seconds else 0.0
+
+
+def _plain_here(setting: Setting) -> float:
+    """The plain network at the measured count and CPU."""
+    parameters = replace(
+        setting.estimate.parameters,
+        blocking_seconds=setting.blocking_seconds,
+        contention_linear=0.0,
+        contention_quadratic=0.0,
+        contention_handover=0.0,
+    )
+    row = (
+        parameters.cpu_servers,
+        parameters.dispatch_seconds / min(1.0, parameters.cpu_servers),
+    )
+    return float(throughput_table(parameters, [row], setting.estimate.threads)[0, -1])
 
 
 def _shape(quantiles: tuple[float, ...], count: int, mean_seconds: float) -> FloatArray:

@@ -26,14 +26,20 @@ from slimscale.threads.estimate import Estimate
 from slimscale.threads.features import (
     BRANCH_FEATURES,
     TRUNK_FEATURES,
+    Setting,
     branch_features,
-    log_odds,
-    throughput_bound,
     trunk_features,
 )
 from slimscale.threads.predictor import AnalyticPredictor, AnalyticView, Surface
 
-__all__ = ["GRID_THREADS", "OperatorPredictor", "OperatorWeights", "load_operator"]
+__all__ = [
+    "FORMAT",
+    "GRID_THREADS",
+    "OperatorPredictor",
+    "OperatorWeights",
+    "load_operator",
+    "not_trained_for",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -85,23 +91,24 @@ class OperatorWeights:
                 bias=float(arrays["bias"].reshape(())),
                 **{name: arrays[name] for name in _VECTORS},
             )
-        except (SafetensorError, KeyError, TypeError) as error:
+        except (SafetensorError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"the weights cannot be read: {error}") from error
         weights.check()
         return weights
 
     def check(self) -> None:
         """Raises ValueError where layers do not fit each other or numbers are not finite."""
-        for name, layers, width in (
+        for name, layers, inputs in (
             ("branch", self.branch, len(BRANCH_FEATURES)),
             ("trunk", self.trunk, len(TRUNK_FEATURES)),
         ):
+            width = inputs
             for weight, bias in layers:
                 if weight.ndim != 2 or weight.shape[1] != width or bias.shape != weight.shape[:1]:
                     raise ValueError(f"a {name} layer of {weight.shape} does not take {width}")
                 if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
                     raise ValueError(f"a {name} layer has numbers that are not finite")
-                width = weight.shape[0]
+                width = len(bias)
         if self.branch[-1][0].shape[0] != self.trunk[-1][0].shape[0]:
             raise ValueError("branch and trunk end in unlike widths")
         for name in _VECTORS:
@@ -149,26 +156,22 @@ class OperatorPredictor:
         problem = not_trained_for(estimate)
         if problem or estimate.window is None:
             return _analytic(view, problem)
-        branch = branch_features(estimate, view, estimate.window)
+        setting = Setting.of(estimate, estimate.window, view)
+        branch = branch_features(setting)
         problem = self._outside(branch)
         if problem:
             return _analytic(view, problem)
-        rates = self._corrected(estimate, view, branch)
+        rates = self._corrected(setting, branch)
         if not np.isfinite(rates).all() or (rates <= 0).any():
             return _analytic(view, "the network's throughputs are no positive numbers")
         return replace(view.surface, tasks_per_second=rates)
 
-    def _corrected(self, estimate: Estimate, view: AnalyticView, branch: FloatArray) -> FloatArray:
+    def _corrected(self, setting: Setting, branch: FloatArray) -> FloatArray:
         assert self.weights is not None  # noqa: S101 - for the type checker
-        analytic = view.surface.tasks_per_second
-        bound = throughput_bound(estimate, view)
-        odds = log_odds(analytic, bound)
-        grid, spread = _interpolation(analytic.shape[1])
-        trunk = trunk_features(estimate, view, odds, grid)
+        grid, spread = _interpolation(setting.odds.shape[1])
+        trunk = trunk_features(setting, grid)
         correction = self.weights.correction(branch, trunk) @ spread
-        # Kept within what a task's CPU allows, as the analytic surface is.
-        most = np.asarray(view.surface.cpu_cores)[:, np.newaxis] / estimate.cpu_seconds_a_task
-        return np.minimum(bound / (1.0 + np.exp(-odds - correction)), most)
+        return np.asarray(setting.bound / (1.0 + np.exp(-setting.odds - correction)))
 
     def _outside(self, branch: FloatArray) -> str:
         """The first feature outside the training range; empty when all are inside."""

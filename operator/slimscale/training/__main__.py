@@ -1,0 +1,96 @@
+"""`python -m slimscale.training train | evaluate`: the same as `slimscale train`."""
+
+import argparse
+import json
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from slimscale.training.evaluate import compare, label_efficiency
+from slimscale.training.report import write_report
+from slimscale.training.train import (
+    WEIGHTS_FOLDER,
+    TrainSettings,
+    fit_network,
+    load_or_make,
+    train,
+)
+from slimscale.training.workloads import Split
+
+DATA_FOLDER = Path("build/training")
+RESULTS_FOLDER = Path("docs/results")
+
+
+def run_train(*, folder: Path, out: Path, seed: int, quick: bool) -> None:
+    """Simulate, fit, write weights/threads-operator.safetensors with its card."""
+    settings = replace(TrainSettings(), seed=seed)
+    settings = settings.quick() if quick else settings
+    train(folder=folder, out=out, settings=settings, console=Console())
+
+
+def run_evaluate(
+    *, folder: Path, out: Path, seed: int, quick: bool, label_seeds: tuple[int, ...]
+) -> None:
+    """Compare the network with the analytic model, XGBoost and its ablations; write the page."""
+    console = Console()
+    settings = replace(TrainSettings(), seed=seed)
+    settings = settings.quick() if quick else settings
+    began = time.monotonic()
+    data = load_or_make(folder, settings, console)
+    network = fit_network(
+        data[Split.TRAIN], data[Split.VALIDATION], settings=settings, console=console
+    )
+    compared = compare(network, data, settings=settings, console=console)
+    by_labels = label_efficiency(data, settings=settings, seeds=label_seeds, console=console)
+    write_report(
+        out,
+        compared=compared,
+        by_labels=by_labels,
+        facts={
+            "command": "slimscale train --evaluate",
+            "tolerance": settings.tolerance,
+            "data seed": seed,
+            "fit seed": settings.fit.seed,
+            "label seeds": json.dumps(label_seeds),
+            "workloads": ", ".join(f"{k.value} {v}" for k, v in settings.cases.items()),
+            "rows": ", ".join(f"{k.value} {len(v)}" for k, v in data.items()),
+            "training data": data[Split.TRAIN].digest,
+            "fit": json.dumps(asdict(settings.fit)),
+            "loss": json.dumps(asdict(settings.weights)),
+            "seconds": round(time.monotonic() - began),
+        },
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="slimscale.training", description=__doc__)
+    parser.add_argument("what", choices=("train", "evaluate"))
+    parser.add_argument("--folder", type=Path, default=DATA_FOLDER, help="data, made when missing")
+    parser.add_argument("--out", type=Path, default=None, help="folder of what is written")
+    parser.add_argument("--seed", type=int, default=1, help="of the data")
+    parser.add_argument(
+        "--quick", action="store_true", help="a run of seconds, to see that it runs"
+    )
+    parser.add_argument("--label-seeds", type=int, default=3)
+    asked = parser.parse_args()
+    torch.set_num_threads(min(2, torch.get_num_threads()))
+    folder = asked.folder / "quick" if asked.quick else asked.folder
+    if asked.what == "train":
+        run_train(
+            folder=folder, out=asked.out or WEIGHTS_FOLDER, seed=asked.seed, quick=asked.quick
+        )
+    else:
+        run_evaluate(
+            folder=folder,
+            out=asked.out or RESULTS_FOLDER,
+            seed=asked.seed,
+            quick=asked.quick,
+            label_seeds=tuple(range(1, asked.label_seeds + 1)),
+        )
+
+
+if __name__ == "__main__":
+    main()

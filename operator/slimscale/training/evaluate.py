@@ -1,0 +1,200 @@
+"""How good the network is beside the analytic model and XGBoost: same rows, same features."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from slimscale.threads.features import TRUNK_FEATURES
+from slimscale.training.boosted import boosted_best_threads, boosted_curves
+from slimscale.training.dataset import Dataset
+from slimscale.training.judge import (
+    Spread,
+    chosen_threads,
+    smooth_truth,
+    spread_of,
+    throughput_loss,
+)
+from slimscale.training.losses import LossWeights
+from slimscale.training.network import OperatorNetwork
+from slimscale.training.paper_style import paper_style_threads
+from slimscale.training.train import TrainSettings, fit_network, predict
+from slimscale.training.workloads import Split
+
+__all__ = ["Judged", "compare", "label_efficiency"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+LABEL_COUNTS = (100, 300, 500, 1000, 5000)
+"""Workloads with their measured curves; each counts as one label."""
+TEST_SPLITS = (Split.SEEN, Split.HELD_OUT)
+MODEL_FEATURES = tuple(name for name in TRUNK_FEATURES if "analytic" in name or "plain" in name)
+GROUPS = ("all", "first look", "second look")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One method on one test split: its losses over all rows, and by what the operator had seen."""
+
+    method: str
+    split: str
+    labels: int | None
+    """Workloads it was trained on; None: none."""
+    seed: int
+    spreads: Mapping[str, Spread]
+    """By GROUPS."""
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "method": self.method,
+            "split": self.split,
+            "labels": self.labels,
+            "seed": self.seed,
+            "losses": {name: asdict(spread) for name, spread in self.spreads.items()},
+        }
+
+
+class Judge:
+    """Measured truth of the test splits, made once."""
+
+    def __init__(self, data: Mapping[Split, Dataset], *, tolerance: float) -> None:
+        self.data = data
+        self.tolerance = tolerance
+        self._truth = {
+            split: smooth_truth(data[split].labels.astype(np.float64)) for split in TEST_SPLITS
+        }
+
+    def threads(
+        self, method: str, choose: Callable[[Dataset], IntArray], *, labels: int | None, seed: int
+    ) -> list[Judged]:
+        """`choose` gives the thread counts for the rows of a split."""
+        found = []
+        for split in TEST_SPLITS:
+            data = self.data[split]
+            losses = throughput_loss(self._truth[split], choose(data))
+            looks = data.facts[:, 3]
+            groups = dict(
+                zip(GROUPS, (np.ones(len(data), bool), looks == 1, looks == 2), strict=True)
+            )
+            spreads = {name: spread_of(losses[rows]) for name, rows in groups.items() if rows.any()}
+            found.append(Judged(method, split.value, labels, seed, spreads))
+        return found
+
+    def curves(
+        self, method: str, draw: Callable[[Dataset], FloatArray], *, labels: int | None, seed: int
+    ) -> list[Judged]:
+        """`draw` gives curves (R, MOST_THREADS); the choice is `objective.choose`'s."""
+        return self.threads(
+            method,
+            lambda data: chosen_threads(draw(data), tolerance=self.tolerance),
+            labels=labels,
+            seed=seed,
+        )
+
+
+def compare(
+    network: OperatorNetwork,
+    data: Mapping[Split, Dataset],
+    *,
+    settings: TrainSettings,
+    console: Console,
+) -> list[Judged]:
+    """The trained network, the analytic model, and the ablations on all of the training data."""
+    judge = Judge(data, tolerance=settings.tolerance)
+    train, count = data[Split.TRAIN], settings.cases[Split.TRAIN]
+    seed = settings.fit.seed
+    found = judge.curves(
+        "analytic", lambda d: d.analytic.astype(np.float64), labels=None, seed=seed
+    )
+    found += judge.curves(
+        "operator network", lambda d: predict(network, d), labels=count, seed=seed
+    )
+    for name, weights, bounded in _ablations():
+        seen = (lambda d: d) if bounded else _without_model
+        other = fit_network(
+            seen(train),
+            seen(data[Split.VALIDATION]),
+            settings=replace(settings, weights=weights),
+            console=console,
+            bounded=bounded,
+            label=name,
+        )
+        found += judge.curves(
+            name,
+            lambda d, other=other, seen=seen: predict(other, seen(d)),
+            labels=count,
+            seed=seed,
+        )
+    found += judge.threads(
+        "paper-style, seven features",
+        lambda d: paper_style_threads(train, d, seed=seed),
+        labels=count,
+        seed=seed,
+    )
+    return found
+
+
+def _ablations() -> list[tuple[str, LossWeights, bool]]:
+    return [
+        ("no balance equations", LossWeights(balance=0.0), True),
+        ("no decision loss", LossWeights(decision=0.0), True),
+        ("no physics", LossWeights(decision=0.0, shape=0.0, balance=0.0), False),
+    ]
+
+
+def _without_model(data: Dataset) -> Dataset:
+    """The same rows with nothing of the queueing model's curves in their trunk."""
+    trunk = data.trunk.copy()
+    trunk[:, :, [TRUNK_FEATURES.index(name) for name in MODEL_FEATURES]] = 0.0
+    return replace(data, trunk=trunk)
+
+
+def label_efficiency(
+    data: Mapping[Split, Dataset],
+    *,
+    settings: TrainSettings,
+    seeds: tuple[int, ...],
+    console: Console,
+) -> list[Judged]:
+    """The network and XGBoost on the first 100 to 5,000 workloads of each seed's shuffle."""
+    judge = Judge(data, tolerance=settings.tolerance)
+    found: list[Judged] = []
+    for count in LABEL_COUNTS:
+        for seed in seeds:
+            part = first_workloads(data[Split.TRAIN], count, seed=seed)
+            few = first_workloads(data[Split.VALIDATION], max(30, count // 5), seed=seed)
+            epochs = max(20, min(settings.fit.epochs, 40_000 // count))
+            own = replace(settings, fit=replace(settings.fit, seed=seed, epochs=epochs, batch=64))
+            network = fit_network(
+                part, few, settings=own, console=console, label=f"{count} labels, seed {seed}"
+            )
+            found += judge.curves(
+                "operator network",
+                lambda d, network=network: predict(network, d),
+                labels=count,
+                seed=seed,
+            )
+            found += judge.threads(
+                "XGBoost k*",
+                lambda d, part=part, seed=seed: boosted_best_threads(part, d, seed=seed),
+                labels=count,
+                seed=seed,
+            )
+            found += judge.curves(
+                "XGBoost curve",
+                lambda d, part=part, seed=seed: boosted_curves(part, d, seed=seed),
+                labels=count,
+                seed=seed,
+            )
+    return found
+
+
+def first_workloads(data: Dataset, count: int, *, seed: int) -> Dataset:
+    """All rows of `count` workloads, drawn without replacement."""
+    cases = np.unique(data.case)
+    rng = np.random.default_rng([seed, count])
+    picked = rng.permutation(cases)[:count]
+    return data.take(np.flatnonzero(np.isin(data.case, picked)))

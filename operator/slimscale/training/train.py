@@ -1,0 +1,179 @@
+"""`train`: simulate, fit, write the weights and their card. Seeded, with progress shown."""
+
+import time
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from slimscale.training.card import arrays_of, make_card, write_weights
+from slimscale.training.dataset import Dataset, Plan, generate, load_split
+from slimscale.training.fit import FitSettings, fit
+from slimscale.training.judge import (
+    Spread,
+    chosen_threads,
+    corrected_curves,
+    smooth_truth,
+    spread_of,
+    throughput_loss,
+)
+from slimscale.training.losses import LossWeights
+from slimscale.training.network import OperatorNetwork
+from slimscale.training.tensors import Tensors, standardisation_of, tensors_of
+from slimscale.training.workloads import Split
+
+__all__ = ["TrainSettings", "fit_network", "load_or_make", "predict", "train"]
+
+FloatArray = NDArray[np.float64]
+
+WEIGHTS_FOLDER = Path(__file__).resolve().parents[1] / "weights"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainSettings:
+    seed: int = 1
+    cases: dict[Split, int] = field(
+        default_factory=lambda: {
+            Split.VALIDATION: 1000,
+            Split.SEEN: 400,
+            Split.HELD_OUT: 600,
+            Split.TRAIN: 20_000,
+        }
+    )
+    tolerance: float = 0.01
+    """Share of throughput given up for fewer threads when a curve is judged."""
+    weights: LossWeights = field(default_factory=LossWeights)
+    fit: FitSettings = field(default_factory=FitSettings)
+
+    def quick(self) -> "TrainSettings":
+        """Minutes to seconds: to see that everything runs, not for weights that are used."""
+        few = {Split.VALIDATION: 30, Split.SEEN: 20, Split.HELD_OUT: 20, Split.TRAIN: 120}
+        return replace(self, cases=few, fit=replace(self.fit, epochs=4, batch=32))
+
+
+def train(
+    *, folder: Path, out: Path, settings: TrainSettings, console: Console
+) -> dict[str, object]:
+    """Make what is missing of the data in `folder`, fit, and write the weights to `out`.
+
+    Returns the card. An interrupted run goes on where it stopped.
+    """
+    began = time.monotonic()
+    data = load_or_make(folder, settings, console)
+    made = time.monotonic()
+    network = fit_network(
+        data[Split.TRAIN], data[Split.VALIDATION], settings=settings, console=console
+    )
+    metrics: dict[str, Spread] = {}
+    for split in (Split.SEEN, Split.HELD_OUT):
+        truth = smooth_truth(data[split].labels.astype(np.float64))
+        curves = {
+            "operator network": predict(network, data[split]),
+            "analytic": data[split].analytic.astype(np.float64),
+        }
+        for name, curve in curves.items():
+            losses = throughput_loss(truth, chosen_threads(curve, tolerance=settings.tolerance))
+            metrics[f"{name}, {split.value} families"] = spread_of(losses)
+    arrays = arrays_of(network, data[Split.TRAIN])
+    card = make_card(
+        arrays,
+        settings={
+            "seed": settings.seed,
+            "cases": {split.value: count for split, count in settings.cases.items()},
+            "tolerance": settings.tolerance,
+            "loss": asdict(settings.weights),
+            "fit": asdict(settings.fit),
+            "seconds": {"data": round(made - began), "fit": round(time.monotonic() - made)},
+        },
+        metrics=metrics,
+        data_hash=data[Split.TRAIN].digest,
+    )
+    write_weights(out, arrays, card)
+    console.print(_table(metrics))
+    return card
+
+
+def load_or_make(folder: Path, settings: TrainSettings, console: Console) -> dict[Split, Dataset]:
+    """All splits, simulated where they are not there yet."""
+    plan = Plan(folder, settings.seed, settings.cases)
+    with _progress(console) as progress:
+        tasks = {
+            split: progress.add_task(f"simulate {split.value}", total=count)
+            for split, count in settings.cases.items()
+        }
+        generate(plan, progress=lambda split, cases: progress.advance(tasks[split], cases))
+        found = {}
+        for split, count in settings.cases.items():
+            task = progress.add_task(f"features {split.value}", total=count)
+            found[split] = load_split(
+                plan, split, progress=lambda cases, task=task: progress.advance(task, cases)
+            )
+    return found
+
+
+def fit_network(
+    train_data: Dataset,
+    validation: Dataset,
+    *,
+    settings: TrainSettings,
+    console: Console,
+    bounded: bool = True,
+    label: str = "fit",
+) -> OperatorNetwork:
+    """A network fitted to `train_data`; the same settings and data give the same network."""
+    torch.manual_seed(settings.fit.seed)
+    network = OperatorNetwork(standardisation_of(train_data), bounded=bounded)
+    with _progress(console) as progress:
+        task = progress.add_task(label, total=settings.fit.epochs)
+
+        def tell(_: int, score: float) -> None:
+            progress.update(task, advance=1, description=f"{label}, validation {score:.4f}")
+
+        fit(
+            network,
+            tensors_of(train_data),
+            tensors_of(validation),
+            weights=settings.weights,
+            settings=settings.fit,
+            progress=tell,
+        )
+    return network
+
+
+def predict(network: OperatorNetwork, data: Dataset) -> FloatArray:
+    """Curves (R, MOST_THREADS) in tasks a second, as the operator would draw them."""
+    tensors = tensors_of(data)
+    return corrected_curves(data, correction_of(network, tensors), bounded=network.bounded)
+
+
+def correction_of(network: OperatorNetwork, tensors: Tensors) -> FloatArray:
+    """g (R, G)."""
+    network.eval()
+    with torch.no_grad():
+        curves = network(tensors.branch, tensors.trunk, tensors.log_bound, tensors.odds)
+    return curves.correction.numpy().astype(np.float64)
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+    )
+
+
+def _table(metrics: dict[str, Spread]) -> Table:
+    table = Table(title="Throughput given up, 1 - T(k)/max T")
+    for name in ("", "rows", "median", "mean", "p90", "p95"):
+        table.add_column(name, justify="left" if not name else "right")
+    for name, spread in metrics.items():
+        shares = (spread.median, spread.mean, spread.p90, spread.p95)
+        table.add_row(name, str(spread.rows), *(f"{100 * share:.2f} %" for share in shares))
+    return table
