@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from slimscale.threads.closed_network import (
     NetworkParameters,
-    asymptotic_bound,
     throughput_curve,
 )
 
@@ -39,62 +38,63 @@ def throughput_table(
     `throughput_curve` of each row within 1e-9 relative. Raises ValueError as `NetworkParameters`
     and `throughput_curve` do.
     """
-    networks = [
-        replace(parameters, cpu_servers=servers, dispatch_seconds=dispatch)
-        for servers, dispatch in rows
-    ]
-    table = np.empty((len(networks), max(max_threads, 0)))
     groups: dict[float, list[int]] = {}
-    for index, network in enumerate(networks):
-        groups.setdefault(network.dispatch_seconds, []).append(index)
-    for members in groups.values():
-        _fill(table, networks, members, max_threads)
+    for index, (_, dispatch) in enumerate(rows):
+        groups.setdefault(dispatch, []).append(index)
+    table = np.empty((len(rows), max(max_threads, 0)))
+    for dispatch, members in groups.items():
+        # Building the networks of the smallest and the largest CPU checks those between.
+        servers = [rows[member][0] for member in members]
+        networks = [
+            replace(parameters, cpu_servers=c, dispatch_seconds=dispatch)
+            for c in {min(servers), max(servers)}
+        ]
+        table[members] = _curves(networks[0], np.asarray(servers), max_threads)
     return table
 
 
-def _fill(
-    table: FloatArray, networks: list[NetworkParameters], members: list[int], count: int
-) -> None:
-    """Rows that share their dispatch time."""
-    first = networks[members[0]]
+def _curves(network: NetworkParameters, servers: FloatArray, count: int) -> FloatArray:
+    """Rows that share their dispatch time: shape (len(servers), count)."""
     here = np.arange(1, count + 1, dtype=np.float64)
     index = np.arange(count + 1, dtype=np.float64)
-    growth = _growth(first, here)
-    rising = bool((growth == 1.0).all())
+    growth = _growth(network, here)
     # Infinities and NaN are looked for in the result, row by row.
     with np.errstate(all="ignore"):
-        log_lock = _log_weights(first.dispatch_seconds * growth)
-        scale = _log_scale(first, here, log_lock, cpu_each=0.0)
+        log_lock = _log_weights(network.dispatch_seconds * growth)
+        scale = _log_scales(network, here, log_lock, np.zeros((1, 1)))[0]
         outside_cpu = _convolve(
-            np.exp(_log_weights(first.blocking_seconds / here) - index * scale),
+            np.exp(_log_weights(network.blocking_seconds / here) - index * scale),
             np.exp(log_lock - index * scale),
         )
-        for member in members:
-            network = networks[member]
-            each = network.cpu_seconds / np.minimum(here, network.cpu_servers)
-            own_scale = _log_scale(network, here, log_lock, cpu_each=each)
-            outside = outside_cpu * np.exp(index * (scale - own_scale))
-            curve = _curve(outside, np.exp(_log_weights(each) - index * own_scale))
-            if curve is None:
-                table[member] = throughput_curve(network, count)
-                continue
-            curve *= np.exp(-own_scale)
-            np.minimum(curve, asymptotic_bound(network, count), out=curve)
-            table[member] = np.maximum.accumulate(curve) if rising else curve
+        each = network.cpu_seconds / np.minimum(here, servers[:, np.newaxis])
+        scales = _log_scales(network, here, log_lock, each)[:, np.newaxis]
+        outside = outside_cpu * np.exp(index * (scale - scales))
+        cpu = np.exp(_log_weights(each) - index * scales)
+        total = np.stack([_convolve(a, b) for a, b in zip(outside, cpu, strict=True)])
+        curves = total[:, :-1] / total[:, 1:]
+        curves *= np.exp(-scales)
+        held = _held(total, outside, cpu)
+        slowest = np.maximum(network.cpu_seconds / servers, network.dispatch_seconds)
+        # asymptotic_bound of each row; rising where nothing slows the dispatcher: theorems both.
+        np.minimum(curves, here / network.cycle_seconds, out=curves)
+        np.minimum(curves, 1.0 / slowest[:, np.newaxis], out=curves)
+    if growth[-1] == 1.0:
+        np.maximum.accumulate(curves, axis=1, out=curves)
+    for row in np.flatnonzero(~held):
+        curves[row] = throughput_curve(replace(network, cpu_servers=servers[row]), count)
+    return np.asarray(curves, dtype=np.float64)
 
 
-def _curve(outside: FloatArray, cpu: FloatArray) -> FloatArray | None:
-    """G(k-1)/G(k) for k = 1..K; None where float64 cannot hold the terms.
+def _held(total: FloatArray, outside: FloatArray, cpu: FloatArray) -> NDArray[np.bool_]:
+    """Which rows float64 can hold: what it lost of their terms is nothing beside any G.
 
     A row's scale is never below the shared one, so moving `outside` to it only shrinks numbers:
     what is lost in each is at most the smallest normal float.
     """
-    total = _convolve(outside, cpu)
-    smallest, largest = float(total.min()), float(total.max())
-    lost = 4.0 * len(cpu) * _SMALLEST * (float(outside.max()) + 1.0) * (float(cpu.max()) + 1.0)
-    if not (np.isfinite(largest) and lost <= _NEGLIGIBLE * smallest):  # NaN is kept by neither
-        return None
-    return np.asarray(total[:-1] / total[1:], dtype=np.float64)
+    most = (outside.max(axis=1) + 1.0) * (cpu.max(axis=1) + 1.0)
+    lost = 4.0 * cpu.shape[1] * _SMALLEST * most
+    # Comparisons with NaN are false.
+    return np.isfinite(total.max(axis=1)) & (lost <= _NEGLIGIBLE * total.min(axis=1))
 
 
 def _growth(network: NetworkParameters, here: FloatArray) -> FloatArray:
@@ -107,24 +107,22 @@ def _growth(network: NetworkParameters, here: FloatArray) -> FloatArray:
 
 
 def _log_weights(seconds_each: FloatArray) -> FloatArray:
-    """log f(0..K): sums of the logarithms; -inf from 1 on for a station that is never used."""
-    weights = np.empty(len(seconds_each) + 1)
-    weights[0] = 0.0
-    np.cumsum(np.log(seconds_each), out=weights[1:])
+    """log f(0..K) along the last axis; -inf from 1 on for a station that is never used."""
+    weights = np.zeros((*seconds_each.shape[:-1], seconds_each.shape[-1] + 1))
+    np.cumsum(np.log(seconds_each), axis=-1, out=weights[..., 1:])
     return weights
 
 
-def _log_scale(
-    network: NetworkParameters,
-    here: FloatArray,
-    log_lock: FloatArray,
-    *,
-    cpu_each: FloatArray | float,
-) -> float:
-    """log s = log G(K)/K, roughly: from the asymptotes, or all K at a dispatcher that crowds."""
+def _log_scales(
+    network: NetworkParameters, here: FloatArray, log_lock: FloatArray, cpu_each: FloatArray
+) -> FloatArray:
+    """log s = log G(K)/K, roughly, of each row of `cpu_each`, (M,).
+
+    From the asymptotes, or as if all K were at a dispatcher that crowds.
+    """
     slowest = np.maximum(network.dispatch_seconds, cpu_each)
-    free = float(np.log(np.maximum(network.cycle_seconds / here, slowest)).mean())
-    return max(free, float(log_lock[-1]) / len(here))
+    free = np.log(np.maximum(network.cycle_seconds / here, slowest)).mean(axis=1)
+    return np.asarray(np.maximum(free, log_lock[-1] / len(here)))
 
 
 def _convolve(left: FloatArray, right: FloatArray) -> FloatArray:

@@ -116,6 +116,8 @@ class Setting:
     """What a task waits as it was measured; the analytic model takes some of it for contention."""
     plain: FloatArray
     """(M, K) the closed network of the measured means alone: no contention, no calibration."""
+    plain_here: float
+    """Of that network at the measured count and CPU, tasks a second."""
     bound: FloatArray
     """(M, K) Bd."""
     odds: FloatArray
@@ -135,10 +137,19 @@ class Setting:
         rates = view.surface.tasks_per_second
         rows = [
             (max(cores, 0.001), parameters.dispatch_seconds / min(1.0, max(cores, 0.001)))
-            for cores in view.surface.cpu_cores
+            for cores in (*view.surface.cpu_cores, parameters.cpu_servers)
         ]
-        plain = throughput_table(parameters, rows, rates.shape[1])
-        return Setting(estimate, window, view, blocking, plain, bound, log_odds(rates, bound))
+        plain = throughput_table(parameters, rows, max(rates.shape[1], estimate.threads))
+        return Setting(
+            estimate=estimate,
+            window=window,
+            view=view,
+            blocking_seconds=blocking,
+            plain=plain[:-1, : rates.shape[1]],
+            plain_here=float(plain[-1, estimate.threads - 1]),
+            bound=bound,
+            odds=log_odds(rates, bound),
+        )
 
     @property
     def cores(self) -> FloatArray:
@@ -198,7 +209,6 @@ def _scalars(setting: Setting) -> dict[str, float]:
     dispatch = parameters.dispatch_seconds
     wait = max(busy / max(estimate.tasks_per_second, 1e-9) - wall - dispatch, 0.0)
     burnt = (window.cpu_seconds_a_task or own) - own
-    plain = _plain_here(setting)
     return {
         "log ratio r": _log(parts / dispatch),
         "log outstanding a thread": _log((window.outstanding or 0.0) / estimate.threads, -2.0, 4.0),
@@ -226,7 +236,7 @@ def _scalars(setting: Setting) -> dict[str, float]:
         "share of that wait that burns CPU": min(
             max(burnt / (wait + LEAST_WAIT * dispatch), -1.0), 2.0
         ),
-        "log measured over plain network": _log(estimate.tasks_per_second / plain),
+        "log measured over plain network": _log(estimate.tasks_per_second / setting.plain_here),
         "log plain network's blocking over task": _log(
             setting.blocking_seconds / max(parts, 1e-12)
         ),
@@ -336,22 +346,6 @@ def _measured_blocking(estimate: Estimate, window: WorkloadWindow) -> float:
     queued = window.task_runqueue_seconds or 0.0
     waited = window.task_seconds - estimate.parameters.cpu_seconds - queued
     return waited if waited > LEAST_BLOCKING * window.task_seconds else 0.0
-
-
-def _plain_here(setting: Setting) -> float:
-    """The plain network at the measured count and CPU."""
-    parameters = replace(
-        setting.estimate.parameters,
-        blocking_seconds=setting.blocking_seconds,
-        contention_linear=0.0,
-        contention_quadratic=0.0,
-        contention_handover=0.0,
-    )
-    row = (
-        parameters.cpu_servers,
-        parameters.dispatch_seconds / min(1.0, parameters.cpu_servers),
-    )
-    return float(throughput_table(parameters, [row], setting.estimate.threads)[0, -1])
 
 
 def _shape(quantiles: tuple[float, ...], count: int, mean_seconds: float) -> FloatArray:
