@@ -19,6 +19,11 @@ _NO_END_SECONDS = 1e300
 _NO_END_TASKS = 2**62
 _WARM_UP_ROUNDS = 5
 """Tasks of each thread before anything counts: all begin together at the dispatcher."""
+_ROUNDS = 4
+"""Tasks of each thread in a batch, at least, and a whole number of them: threads whose times hardly
+vary end their tasks in bunches, and part of a round would hold too many or too few bunches."""
+_ROUNDS_OF_PERIODS = 20
+"""The same where a batch ends with a quota period, in the middle of a round."""
 _QUOTA_PERIODS = 20
 _ENOUGH = 20
 """Times the tasks asked for: where a period holds that many, it needs no further ones."""
@@ -30,8 +35,8 @@ def measure_curve(
     """Tasks a second with each count of `threads`, shape (len(threads),).
 
     Each count is a run of its own, whose random numbers depend on the seed and the count alone.
-    At least `tasks` tasks are counted after the warm-up; under a quota that throttles whole
-    periods, at least 20 of them unless they hold 20 times the tasks. Raises ValueError for a
+    At least `tasks` tasks are counted after the warm-up, and at least four of each thread; under a
+    quota that throttles, whole periods, at least 20 of them unless they hold 20 times the tasks. Raises ValueError for a
     count of threads outside 1 to 4096 or of tasks below 1.
     """
     require_count("tasks", tasks, 1, 10**9, remedy="count at least one task")
@@ -56,29 +61,27 @@ def measure_batches(
 def warmed_state(
     workload: Workload, host: Host, threads: int, *, seed: int, tasks: int
 ) -> PodState:
-    """A pod in its steady state, at the start of a quota period where there is a quota."""
+    """A pod in its steady state, at the start of a quota period where the quota throttles it."""
     require_count("threads", threads, 1, MOST_THREADS, remedy="measure with at least one thread")
     wanted = wanted_threads(workload, threads)
     state = new_state(workload, host, seed=seed_state(seed, threads))
     state["wanted"] = wanted
     start_threads(state)
     run(state, _NO_END_SECONDS, max(tasks // 5, _WARM_UP_ROUNDS * wanted))
-    if _may_throttle(state):
+    if bool(state["quota_cores"][0] < state["cores"][0]):
         run(state, float(state["period_ends"][0]), _NO_END_TASKS)
     return state
-
-
-def _may_throttle(state: PodState) -> bool:
-    return bool(state["quota_cores"][0] < state["cores"][0])
 
 
 def _batch(state: PodState, tasks: int) -> float:
     s = state[0]
     began, before = float(s["now"]), int(s["tasks"])
-    if not _may_throttle(state):
-        run(state, _NO_END_SECONDS, before + tasks)
-    else:
+    if int(s["throttled_periods"]) > 0:
         _whole_periods(state, tasks)
+    else:
+        threads = int(s["active"])
+        rounds = max(_ROUNDS, -(-tasks // threads))
+        run(state, _NO_END_SECONDS, before + rounds * threads)
     return (int(s["tasks"]) - before) / (float(s["now"]) - began)
 
 
@@ -86,11 +89,12 @@ def _whole_periods(state: PodState, tasks: int) -> None:
     """A part of a period would count its fast beginning or its standstill twice."""
     s = state[0]
     before, throttled = int(s["tasks"]), int(s["throttled_periods"])
+    least = max(tasks, _ROUNDS_OF_PERIODS * int(s["active"]))
     periods = 0
     while True:
         run(state, float(s["period_ends"]), _NO_END_TASKS)
         periods += 1
         done = int(s["tasks"]) - before
         unthrottled = int(s["throttled_periods"]) == throttled
-        if done >= tasks and (unthrottled or periods >= _QUOTA_PERIODS or done >= _ENOUGH * tasks):
+        if done >= least and (unthrottled or periods >= _QUOTA_PERIODS or done >= _ENOUGH * tasks):
             return

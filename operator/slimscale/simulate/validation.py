@@ -99,6 +99,7 @@ def _cases() -> Iterator[_Case]:
     yield from _erlang()
     yield from _dispatch_shapes()
     yield from _networks()
+    yield from _crowds()
     yield from _shared_cpus()
     yield from _burning_dispatchers()
     yield from _quotas()
@@ -199,6 +200,35 @@ def _networks() -> Iterator[_Case]:
                 Host(_MANY_CORES),
                 threads,
             )
+
+
+def _crowds() -> Iterator[_Case]:
+    """A few threads, much of it contention: a wrong term would not hide in the noise."""
+    for linear, quadratic, handover in ((0.5, 0.0, 0.0), (0.0, 0.3, 0.0), (0.0, 0.0, 1.5)):
+        parameters = NetworkParameters(
+            blocking_seconds=2 * _S,
+            cpu_seconds=0.0,
+            dispatch_seconds=_S,
+            cpu_servers=_MANY_CORES,
+            contention_linear=linear,
+            contention_quadratic=quadratic,
+            contention_handover=handover,
+        )
+        yield _Case(
+            f"r = 2, k = 4, a1 = {linear:g}, b1 = {quadratic:g}, h = {handover:g}",
+            "closed network",
+            float(throughput_curve(parameters, 4)[-1]),
+            Workload(
+                _NOTHING,
+                _time(2 * _S),
+                _time(_S),
+                contention_linear=linear,
+                contention_quadratic=quadratic,
+                contention_handover=handover,
+            ),
+            Host(_MANY_CORES),
+            4,
+        )
 
 
 def _shared_cpus() -> Iterator[_Case]:

@@ -31,13 +31,22 @@ def test_more_tasks_make_a_point_surer() -> None:
 
 
 def test_the_start_with_all_threads_at_the_dispatcher_is_not_measured() -> None:
-    """256 threads need 256 dispatches before the first of them comes back."""
+    """A thousand tasks that begin together end together; later they are spread over the second."""
+    load = Workload(exponential(0.0), time_of(1.0, Family.LOGNORMAL, 0.3), exponential(1e-6))
+    found = measure_curve(load, Host(1024), (1000,), seed=1, tasks=100)[0]
+    assert found == pytest.approx(1000.0, rel=0.03)
+
+
+@pytest.mark.parametrize("tasks", [30, 130, 5000])
+def test_threads_in_step_are_measured_over_whole_rounds(tasks: int) -> None:
+    """Constant times: a hundred threads end their tasks within 10 ms of each other, for ever."""
     load = Workload(
         exponential(0.0),
         time_of(1.0, Family.DETERMINISTIC),
-        time_of(10e-3, Family.DETERMINISTIC),
+        time_of(1e-4, Family.DETERMINISTIC),
     )
-    assert measure_curve(load, Host(512), (256,), seed=1, tasks=100)[0] == pytest.approx(100.0)
+    found = measure_curve(load, Host(128), (100,), seed=1, tasks=tasks)[0]
+    assert found == pytest.approx(100 / 1.0001, rel=1e-6)
 
 
 @pytest.mark.parametrize("quota", [0.25, 0.6, 1.7])

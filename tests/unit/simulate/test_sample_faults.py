@@ -42,6 +42,7 @@ def test_a_restart_is_seen_as_one_and_nothing_is_subtracted_across_it(samples: S
     assert changed[:100] == samples[:100]
     assert difference(changed[100], changed[99]) is None
     assert not changed[100].same_process_as(changed[99])
+    assert changed[100].process_start_seconds == 502.0
     after = difference(changed[120], changed[110])
     true = difference(samples[120], samples[110])
     assert after is not None
