@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 /* Beside the tasks that run: how many a load without a limit keeps ready. */
-enum { READY = 512, STACK_BYTES = 65536, MOST_BETWEEN_CLOCKS = 64 };
+enum { READY = 512, STACK_BYTES = 65536 };
+/* Tasks from one that is clocked to the next. Those that block come seldom and sleep dearly. */
+enum { MOST_BETWEEN_CLOCKS = 64, MOST_BETWEEN_BLOCKING = 4 };
 
 /* CPU clock and schedstat cost system calls: a task is asked for them once in so much work. */
 static const double WORK_BETWEEN_CLOCKS_SECONDS = 300e-6;
@@ -176,7 +178,8 @@ static int tasks_between_clocks(const struct load *load)
 {
     const double work = load->cpu.mean_seconds + load->dispatch.mean_seconds;
     const double tasks = WORK_BETWEEN_CLOCKS_SECONDS / (work + 1e-7);
-    return tasks < 1 ? 1 : tasks > MOST_BETWEEN_CLOCKS ? MOST_BETWEEN_CLOCKS : (int)tasks;
+    const int most = load->blocking.mean_seconds > 0 ? MOST_BETWEEN_BLOCKING : MOST_BETWEEN_CLOCKS;
+    return tasks < 1 ? 1 : tasks > most ? most : (int)tasks;
 }
 
 static void one_task(struct worker *me)

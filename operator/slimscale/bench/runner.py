@@ -120,7 +120,7 @@ class _Run:
         self.done = self.plant.tasks_done
         self.phase = 1
         self.asked_next = policy.step_seconds
-        self.pending: tuple[float, Choice] | None = None
+        self.pending: list[tuple[float, Choice]] = []
         self.since: ContractSample = self.plant.sample()
         self.first: ContractSample = self.since
         self.core_seconds = 0.0
@@ -153,7 +153,7 @@ class _Run:
             tick,
             self.asked_next,
             phases[self.phase][0] if self.phase < len(phases) else math.inf,
-            self.pending[0] if self.pending is not None else math.inf,
+            self.pending[0][0] if self.pending else math.inf,
             self.scenario.duration_seconds,
         )
         self._advance(until)
@@ -164,9 +164,8 @@ class _Run:
             self.tasks.append(self.plant.tasks_done - self.done)
             self.done = self.plant.tasks_done
             self.threads.append(self.plant.threads)
-        if self.pending is not None and self.pending[0] <= until + _CLOSE:
-            choice, self.pending = self.pending[1], None
-            self._apply(choice)
+        while self.pending and self.pending[0][0] <= until + _CLOSE:
+            self._apply(self.pending.pop(0)[1])
         if self.asked_next <= until + _CLOSE:
             self._ask()
 
@@ -186,7 +185,7 @@ class _Run:
         self.since = sample
         choice = self.policy.choose(view)
         if self.policy.apply_delay_seconds > 0:
-            self.pending = (self.now + self.policy.apply_delay_seconds, choice)
+            self.pending.append((self.now + self.policy.apply_delay_seconds, choice))
         else:
             self._apply(choice)
 

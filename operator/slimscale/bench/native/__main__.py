@@ -16,6 +16,7 @@ from slimscale.bench.native.dataset import (
     load_machine,
     write_dataset,
 )
+from slimscale.bench.native.libraries import measure_libraries, write_libraries
 from slimscale.bench.native.machine import alone, read_machine, wait_until_quiet
 from slimscale.bench.native.plan import Curve, curve_plan
 from slimscale.bench.native.program import build
@@ -136,6 +137,32 @@ def real_command(
                     progress=lambda name: bars.update(task, advance=1, description=name),
                 )
     for path in write_real(output, out):
+        console.print(str(path))
+
+
+@app.command("libraries")
+def libraries_command(
+    *,
+    quotas: Annotated[str, typer.Option(help="CPU quotas in cores.")] = "1,2",
+    repeats: Annotated[int, typer.Option(min=1, max=20)] = 3,
+    seconds: Annotated[float, typer.Option(help="Of one repeat at one count.")] = 0.5,
+    out: Annotated[Path, typer.Option(help="Where the table goes.")] = RESULTS,
+    lock: Lock = None,
+    most_load: MostLoad = 1.0,
+) -> None:
+    """Measure libraries' thread counts under quotas (root, about 25 s a library)."""
+    wait_until_quiet(most_load=most_load, patience_seconds=600.0)
+    with alone(lock):
+        curves, missing = measure_libraries(
+            quotas=[float(q) for q in quotas.split(",")],
+            repeats=repeats,
+            seconds=seconds,
+            seed=PLAN_SEED,
+            progress=console.print,
+        )
+    if missing:
+        console.print(f"not installed, so left out: {', '.join(missing)}")
+    for path in write_libraries(curves, missing, out):
         console.print(str(path))
 
 

@@ -42,6 +42,7 @@ _POINT_COLUMNS = (
     "throttled_periods", "throttled_seconds", "steal_seconds", "load_average",
     "drawn_cpu_seconds", "drawn_blocking_seconds", "drawn_dispatch_seconds",
 )  # fmt: skip
+_LEAST_CUT = 0.8
 _READY = 512.0
 """Outstanding beside the threads where the load has no bound (images/nativepool/pool.c)."""
 
@@ -85,13 +86,30 @@ class MeasuredCurve:
 
         A window of 0.2 s draws a few hundred tasks, whose mean differs from the load's by chance.
         The closed network says what so much longer or shorter tasks do to the throughput (a
-        control variate: the model only weighs a difference that is known exactly).
+        control variate: the model only weighs a difference that is known exactly). And where every
+        period was throttled the CPU used is the quota in the long run, whatever part of a period
+        the window cut off.
         """
         rows = [
-            [p.tasks / p.seconds * self._luck(p) for p in self.points if p.threads == count]
+            [
+                p.tasks / p.seconds * self._luck(p) * self._standstill(p)
+                for p in self.points
+                if p.threads == count
+            ]
             for count in self.threads
         ]
         return np.array(rows, dtype=np.float64)
+
+    def _standstill(self, point: Point) -> float:
+        quota, used = self.curve.quota_cores, point.cpu_usage_seconds
+        throttled, periods = point.throttled_periods, point.periods
+        if quota is None or not used or not periods or throttled is None:
+            return 1.0
+        if quota > self.cores or throttled < periods:
+            return 1.0
+        found = quota * point.seconds / used
+        # Further off, the two readings of task counter and group were themselves apart.
+        return found if _LEAST_CUT <= found <= 1.0 / _LEAST_CUT else 1.0
 
     def _luck(self, point: Point) -> float:
         """Throughput with the load's means over throughput with those drawn, by the model."""

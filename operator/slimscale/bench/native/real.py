@@ -46,6 +46,8 @@ __all__ = [
 
 _MICRO, _MILLI = 1e-6, 1e-3
 _MOST_THREADS = 96
+_CHANNEL_SECONDS = 0.7
+"""The middle of the 0.2 to 1.2 s that an annotation takes into a pod; the pool's file adds 0.2."""
 _VISITS, _VISIT_SECONDS, _SETTLING_SECONDS = 2, 0.3, 0.05
 BEST_PER_PHASE = "best-per-phase"
 TUNED = ("thread-reinforcer", "dotnet-hill-climbing", "sliding-window-ucb", "openmp-dynamic")
@@ -124,7 +126,7 @@ class _Entry:
 
 def static_counts(scenario: LoadScenario, curves: PhaseCurves) -> dict[str, int]:
     """By name: the registry's static rules; r, 1+r and Goetz from the first load's known parts."""
-    setting = Setting(seed=0, curves=curves, trained_static=1)
+    setting = Setting(seed=0, host=scenario.host, curves=curves, trained_static=1)
     first = scenario.phases[0][1]
     reach = min(float(scenario.host.cores), scenario.host.quota_cores or np.inf)
     blocked = first.blocking.mean_seconds / max(first.cpu.mean_seconds, 1e-9)
@@ -207,9 +209,17 @@ def _entries(
     predictors: Mapping[str, ThreadPredictor],
     seed: int,
 ) -> dict[str, _Entry]:
-    setting = Setting(seed=seed, curves=curves, trained_static=1)
+    setting = Setting(seed=seed, host=scenario.host, curves=curves, trained_static=1)
     entries = {
-        name: _Entry(AutoThread(name=name, spec=autothread_spec(), predictor=predictor), True)
+        name: _Entry(
+            AutoThread(
+                name=name,
+                spec=autothread_spec(),
+                predictor=predictor,
+                apply_delay_seconds=_CHANNEL_SECONDS,
+            ),
+            True,
+        )
         for name, predictor in predictors.items()
     }
     entries |= {name: _Entry(TUNERS[name](setting), True) for name in TUNED}

@@ -147,7 +147,7 @@ def real_markdown(scored: Sequence[Scored], machine: Mapping[str, Any]) -> str:
         "- counts that never change are run 5 s a phase and counted for the whole phase; r, 1+r and"
         " Goetz are set from the known parts of the first load",
         "- the operator: interval 1 s, window 3 s, dwell 4 s (a fifth of its defaults), a change holds"
-        " 1 s after the decision; its tuning is in the figures",
+        " 0.7 s after the decision; its tuning is in the figures",
         "- *x base*: geometric mean over phases and scenarios of the throughput against that base."
         " *regret*: 1 - mean over phases of throughput over that of the best count for each phase,"
         " which is known there from the phase's first moment on",

@@ -125,8 +125,20 @@ def measure_curve(curve: Curve, *, program: Path, repeats: int) -> list[Point]:
                     pool.want(count)
                     pool.raw()  # returns when the count is in effect
                     time.sleep(settling)
+                    if group is not None and curve.quota_cores is not None:
+                        _await_period(group)
                     points.append(_on_time(pool, seconds[count], repeat=repeat))
     return points
+
+
+def _await_period(group: CpuGroup) -> None:
+    """Return at the start of a quota period: one in which all was spent early ends in a standstill.
+
+    The kernel's timer rests while nobody runs; then there is nothing to wait for.
+    """
+    before, end = group.figures().periods, time.monotonic() + _LATEST_SECONDS
+    while group.figures().periods == before and time.monotonic() < end:
+        time.sleep(0.002)
 
 
 def _on_time(pool: NativePool, seconds: float, *, repeat: int) -> Point:
