@@ -16,11 +16,15 @@ from slimscale.threads.memo import Memo, Regime, Trend
 from slimscale.threads.sampling import SamplePair, consecutive_pairs
 from slimscale.threads.window import WorkloadWindow, aggregate
 
-__all__ = ["RATE", "LoadChange", "rate_noise", "watch_load"]
+__all__ = ["RATE", "LoadChange", "has_drifted", "rate_noise", "watch_load"]
 
 RATE = "rate"
 """Log throughput: for its noise only. It moves with every change of ours, so it never alarms."""
 CPU = "cpu"
+_BLOCKED, _THREADS = "blocked", "threads"
+DRIFTED = math.log(1.35)
+HEAVY_TAILED = 8.0
+"""Squared variation of task times that a mean of few of them must allow for."""
 
 DRIFT = 1.0
 THRESHOLD = 8.0
@@ -78,11 +82,51 @@ def watch_load(
     return LoadChange(memo, changed, reason, uncertain)
 
 
-def rate_noise(memo: Memo) -> float:
-    """Standard deviation of the log throughput of one interval."""
+def rate_noise(memo: Memo, *, tasks: float) -> float:
+    """Standard deviation of the log throughput of one interval with so many tasks.
+
+    Until it is learned it is that of counting tasks of a squared variation of 3, and some more.
+    """
     if memo.rate_variance is None:
-        return SIGMA_PRIOR
+        return min(SIGMA_PRIOR, 0.04 + math.sqrt(3.0 / max(tasks, 1.0)))
     return max(0.02, math.sqrt(memo.rate_variance))
+
+
+def has_drifted(
+    memo: Memo,
+    *,
+    threads: int,
+    cpu_seconds: float,
+    blocked_seconds: float,
+    tasks: float,
+    started_at_seconds: float,
+) -> tuple[Memo, str]:
+    """A load that moves so slowly that no interval deviates still leaves what was learned behind.
+
+    The first window of a load is its reference; once a task's CPU or its wait is DRIFTED away from
+    it, a new load begins with this window. Returns the memo and what drifted (empty: nothing).
+    """
+    now = {CPU: math.log(max(cpu_seconds, 1e-9)), _THREADS: math.log(threads)}
+    if blocked_seconds > 0.2 * (cpu_seconds + blocked_seconds):
+        now[_BLOCKED] = math.log(blocked_seconds)
+    reference = memo.regime.reference
+    far = max(DRIFTED, 4.0 * math.sqrt(HEAVY_TAILED / max(tasks, 1.0)))
+    if reference.get(_THREADS) != now[_THREADS]:
+        # Waits depend on the threads, and so does CPU where they contend: compare only far jumps.
+        jumped = abs(now[CPU] - reference.get(CPU, now[CPU])) > max(far, CPU_JUMP)
+        if not jumped:
+            return replace(memo, regime=replace(memo.regime, reference=now)), ""
+        reference = {CPU: reference[CPU]}
+    for name, value in now.items():
+        if name in _UNITS and name in reference and abs(value - reference[name]) > far:
+            was = math.exp(reference[name])
+            fresh = _new_regime(memo, started_at_seconds)
+            real = memo.regime.waits_are_real
+            kept = replace(fresh.regime, reference=now, waits_are_real=real)
+            fresh = replace(fresh, regime=kept)
+            words = f"{_WORDS[name]} drifted from {was:.3g} to {math.exp(value):.3g}{_UNITS[name]}"
+            return fresh, words
+    return memo, ""
 
 
 def _signals(window: WorkloadWindow) -> dict[str, float]:
@@ -179,9 +223,18 @@ def _jump(cpu: Trend | None, carried: float | None) -> str:
 
 
 def _new_regime(memo: Memo, started_at_seconds: float) -> Memo:
+    old = memo.regime
+    regime = Regime(
+        number=old.number + 1,
+        started_at_seconds=started_at_seconds,
+        former_dispatch_seconds=old.uncrowded_dispatch_seconds,
+        former_contention=(
+            old.contention_linear if old.contention_linear is not None else old.former_contention
+        ),
+    )
     return replace(
         memo,
-        regime=Regime(number=memo.regime.number + 1, started_at_seconds=started_at_seconds),
+        regime=regime,
         pending=None,
         trends={},
         carried_cpu_log=None,

@@ -25,7 +25,7 @@ from slimscale.threads.change import watch_load
 from slimscale.threads.describe import target_words
 from slimscale.threads.memo import Memo, load_memo
 from slimscale.threads.predictor import AnalyticPredictor, ThreadPredictor, floor_of_quota
-from slimscale.threads.recommend import Recommendation, recommend
+from slimscale.threads.recommend import Recommendation, recommend, remember_point, watch_drift
 from slimscale.threads.sampling import eligible_pods
 from slimscale.threads.verify import crashed_since_change, revert, verify_change
 from slimscale.threads.window import WindowResult, WorkloadWindow, observe_window
@@ -163,6 +163,11 @@ def _run(
     if uncertain and draft.memo.target is not None:
         _await_load(draft, result.window)
         return
+    if spec.tuning.online:
+        draft.memo, drifted = watch_drift(draft.memo, result.window, spec=spec, standing=standing)
+        if drifted:
+            draft.say("Detect", "LoadDrifted", f"{drifted}: what was learned is dropped")
+    draft.memo = remember_point(draft.memo, result.window, spec=spec, standing=standing)
     outcome = verify_change(draft.memo, result.window, spec=spec, now_seconds=now_seconds)
     draft.memo = outcome.memo
     if outcome.step is not None:

@@ -27,6 +27,9 @@ MOST_HANDOVER = 2.0
 HANDOVER_GRID = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 1.4, 2.0)
 QUEUE_SEEN = 2.0
 """Threads at the dispatcher from which its contended speed can be read off the throughput."""
+HEAVY_TAILED = 4.0
+"""Squared variation of task times that a mean of few of them must allow for."""
+NOISE_SIGMAS = 2.5
 CLEARLY_BETTER = 0.03
 """How much closer, in log throughput, a fitted hand-over must come than the prior."""
 THROTTLED = 0.05
@@ -38,6 +41,8 @@ BUSY_SHARE = 0.7
 STEADY_FIT = 1.02
 INLINE_ABOVE = 2.0
 """Served dispatch time over what one thread can have paid, from which it pays none at all."""
+APART, ALIKE = 1.4, 0.35
+"""Ratio of two thread counts, and log ratio of the waits of a task there that count as the same."""
 SHARE_NOISE = 0.05
 """How far measured CPU and throughput may be off together."""
 
@@ -69,6 +74,28 @@ class Estimate:
     """What all this was read from: learned predictors look at its shape. None: made by hand."""
     node_cores: float | None = None
     """Of the smallest node that runs a pod; a quota lets threads burst to these."""
+    held_seconds: float | None = None
+    """The dispatcher's holding time in this window, with the crowd that was there."""
+    blocked_seconds: float | None = None
+    """A task's wall less CPU and run queue, before any of it was taken for contention."""
+    waits_are_real: bool = False
+    """Another thread count in this load waited as long a task."""
+    waits_are_doubted: bool = False
+    """They were taken for contention by their looks alone: nothing has been measured for it yet."""
+
+    @property
+    def point(self) -> LoadPoint:
+        """What this window says of its thread count, for the load's memory."""
+        window = self.window
+        crowd = self.threads - self.tasks_per_second * window.task_seconds if window else None
+        return LoadPoint(
+            self.threads,
+            round(self.parameters.cpu_servers, 3),
+            self.tasks_per_second,
+            dispatch_seconds=self.held_seconds,
+            blocked_seconds=self.blocked_seconds,
+            crowd=max(0.0, crowd) if crowd is not None else None,
+        )
 
     @property
     def ratio(self) -> float:
@@ -109,12 +136,20 @@ def estimate_parameters(
     cores = max(cores, 0.001)
     blocking = _blocking(window, cpu=cpu, dispatch=dispatch, cores=cores, node_cores=node_cores,
                          notes=notes)  # fmt: skip
-    if regime.floor_threads is None and _held_up_by_handover(
-        window, cpu=cpu, dispatch=dispatch, cores=cores
+    blocked = blocking
+    alike, apart = _waits_elsewhere(regime, window, blocked)
+    real = regime.waits_are_real or alike
+    doubted = False
+    if (
+        not real
+        and regime.floor_threads is None
+        and _held_up_by_handover(window, cpu=cpu, dispatch=dispatch, cores=cores)
     ):
-        blocking = 0.0
+        blocking, doubted = 0.0, not apart
         notes.append("light tasks keep the CPU busy, so their waiting is taken for contention")
     own = max(cpu, 1e-9) + dispatch
+    held = dispatch
+    dispatch = _uncrowded(dispatch, window, regime)
     handed_over = _handed_over(window, dispatch)
     alone = window.tasks_per_second if handed_over > INLINE_ABOVE * dispatch else None
     if alone is not None:
@@ -156,7 +191,45 @@ def estimate_parameters(
         notes=tuple(notes),
         window=window,
         node_cores=node_cores,
+        held_seconds=held,
+        blocked_seconds=blocked,
+        waits_are_real=real,
+        waits_are_doubted=doubted,
     )
+
+
+def _waits_elsewhere(regime: Regime, window: WorkloadWindow, blocked: float) -> tuple[bool, bool]:
+    """(another thread count waited as long a task, some other thread count is known).
+
+    Waits that do not grow with the threads are for an engine, not for each other.
+    """
+    known = False
+    for point in regime.points:
+        apart = max(point.threads, window.threads) / max(1, min(point.threads, window.threads))
+        seen = point.blocked_seconds or 0.0
+        if apart < APART:
+            continue
+        known = True
+        if min(seen, blocked) > 0 and abs(math.log(seen / blocked)) < ALIKE:
+            return True, True
+    return False, known
+
+
+def _uncrowded(dispatch: float, window: WorkloadWindow, regime: Regime) -> float:
+    """S with nobody else there: as held by the smallest crowd that this load has shown."""
+    crowd = window.threads - window.tasks_per_second * window.task_seconds
+    known = [p for p in regime.points if p.crowd is not None and p.dispatch_seconds]
+    if not window.saturated:
+        return dispatch
+    if not known:
+        former, growth = regime.former_dispatch_seconds, regime.former_contention or 0.0
+        explained = (former or 0.0) * (1.0 + growth * max(0.0, crowd - 1.0))
+        alike = former is not None and abs(math.log(explained / dispatch)) < ALIKE
+        return min(dispatch, former) if alike and former is not None else dispatch
+    fewest = min(known, key=lambda p: p.crowd or 0.0)
+    if (fewest.crowd or 0.0) > 0.7 * crowd:
+        return dispatch
+    return min(dispatch, fewest.dispatch_seconds or dispatch)
 
 
 def _dispatch(window: WorkloadWindow, notes: list[str], *, cpu: float) -> tuple[float, bool]:
@@ -301,7 +374,9 @@ def crowd_at_dispatcher(window: WorkloadWindow) -> float | None:
     """Threads at the dispatcher, when they are enough to keep it busy all the time."""
     crowd = window.threads - window.tasks_per_second * window.task_seconds
     enough = window.saturated and crowd >= max(QUEUE_SEEN, 0.2 * window.threads)
-    return crowd if enough else None
+    # T*wall is a mean of finished tasks: what chance explains is no crowd.
+    noise = window.threads * math.sqrt(HEAVY_TAILED / max(window.tasks, 1.0))
+    return crowd if enough and crowd > NOISE_SIGMAS * noise else None
 
 
 def _same_cpu(points: tuple[LoadPoint, ...], cores: float) -> tuple[LoadPoint, ...]:

@@ -3,8 +3,7 @@
 What one window says of a task is noisy, so within one load and one thread count the logarithms of
 the parameters are filtered (Kalman 1960; the state is constant but for a small drift). A window
 whose innovation lies beyond three standard deviations is not learned from: a pause, a burst of
-steal or a mixed window would otherwise move the target. Three such windows in a row are no
-accident, and the filter starts afresh from the last one.
+steal or a mixed window would otherwise move the target. A second one in a row is no accident, and the filter starts afresh from the last one.
 """
 
 import math
@@ -19,12 +18,12 @@ from slimscale.threads.window import WorkloadWindow
 __all__ = ["learn"]
 
 GATE_SIGMAS = 3.0
-MOST_REJECTED = 3
+MOST_REJECTED = 2
 WINDOW_SIGMA = 0.05
 """Of a window's mean beyond the sampling of its tasks: machines are shared."""
 OVERLAP = 3.0
 """Windows overlap, so each brings less that is new than its variance says."""
-DRIFT_VARIANCE = 1e-4
+DRIFT_VARIANCE = 4e-4
 _NAMES = ("rate", "cpu", "blocking", "dispatch", "whole")
 
 

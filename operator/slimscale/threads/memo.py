@@ -15,6 +15,7 @@ __all__ = ["MEMO_VERSION", "Belief", "LoadPoint", "Memo", "Pending", "Regime", "
 MEMO_VERSION = 1
 MAX_POINTS = 8
 MAX_PROPOSALS = 3
+MEAN_OF_WINDOWS = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,14 @@ class LoadPoint:
     threads: int
     cpu_cores: float
     tasks_per_second: float
+    dispatch_seconds: float | None = None
+    """Holding time of the dispatcher; it grows with the crowd there."""
+    blocked_seconds: float | None = None
+    """Of a task: wall less CPU and run queue, whatever it was that it waited for."""
+    crowd: float | None = None
+    """Mean number of threads outside their tasks: at the dispatcher (Little's law)."""
+    windows: int = 1
+    """How many windows the rate is the mean of; they overlap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +57,21 @@ class Regime:
     """Fewest threads that are known to reach that bottleneck's rate."""
     contention_linear: float | None = None
     """Growth of the dispatch time with the crowd, from the last window that had a crowd."""
+    former_dispatch_seconds: float | None = None
+    """S of the load before, with nobody else there: the same program has the same dispatcher."""
+    former_contention: float | None = None
+    """Its `contention_linear`."""
+    reference: Mapping[str, float] = field(default_factory=dict)
+    """Logarithms of a task's CPU and wait when this load began: what was learned holds near them."""
+    waits_are_real: bool = False
+    """Unlike thread counts waited as long a task: for an engine, not for each other."""
     floor_threads: int | None = None
     """Fewer threads cost throughput when they were tried."""
     ceiling_threads: int | None = None
     """More threads cost throughput when they were tried."""
     floor_cpu_millicores: int | None = None
     failed_raises: int = 0
+    failed_cuts: int = 0
     lowered: bool = False
     """Something was saved in this load: when it has to be raised again, that is its floor."""
     probes: int = 0
@@ -71,8 +89,26 @@ class Regime:
     belief_cores: float | None = None
     points: tuple[LoadPoint, ...] = ()
 
+    @property
+    def uncrowded_dispatch_seconds(self) -> float | None:
+        """S as held by the smallest crowd that this load has shown, else of the load before."""
+        known = [p for p in self.points if p.crowd is not None and p.dispatch_seconds]
+        if not known:
+            return self.former_dispatch_seconds
+        return min(known, key=lambda p: p.crowd or 0.0).dispatch_seconds
+
     def with_point(self, point: LoadPoint) -> "Regime":
-        """Newest figure for its (threads, CPU); the oldest of too many goes."""
+        """One figure for each (threads, CPU), the mean of its last windows; the oldest of too many
+        goes. What a task does is taken from the newest window.
+        """
+        same = [
+            p for p in self.points if (p.threads, p.cpu_cores) == (point.threads, point.cpu_cores)
+        ]
+        if same:
+            windows = min(same[0].windows + 1, MEAN_OF_WINDOWS)
+            old, new = math.log(same[0].tasks_per_second), math.log(point.tasks_per_second)
+            rate = math.exp(old + (new - old) / windows)
+            point = replace(point, tasks_per_second=rate, windows=windows)
         others = tuple(
             p for p in self.points if (p.threads, p.cpu_cores) != (point.threads, point.cpu_cores)
         )
@@ -165,10 +201,15 @@ def _memo(document: Mapping[str, object]) -> Memo:
             serial_seconds=_positive(regime.get("serial_seconds")),
             serial_threads=_whole(regime.get("serial_threads")),
             contention_linear=_number(regime.get("contention_linear")),
+            former_dispatch_seconds=_positive(regime.get("former_dispatch_seconds")),
+            former_contention=_number(regime.get("former_contention")),
+            reference=_logs(regime.get("reference")),
+            waits_are_real=regime.get("waits_are_real") is True,
             floor_threads=_whole(regime.get("floor_threads")),
             ceiling_threads=_whole(regime.get("ceiling_threads")),
             floor_cpu_millicores=_whole(regime.get("floor_cpu_millicores")),
             failed_raises=_whole(regime.get("failed_raises")) or 0,
+            failed_cuts=_whole(regime.get("failed_cuts")) or 0,
             lowered=regime.get("lowered") is True,
             probes=_whole(regime.get("probes")) or 0,
             searched=regime.get("searched") is True,
@@ -261,7 +302,15 @@ def _point(value: object) -> LoadPoint:
     cores, rate = _positive(value.get("cpu_cores")), _positive(value.get("tasks_per_second"))
     if not threads or cores is None or rate is None:
         raise ValueError("point")
-    return LoadPoint(threads, cores, rate)
+    return LoadPoint(
+        threads,
+        cores,
+        rate,
+        dispatch_seconds=_number(value.get("dispatch_seconds")),
+        blocked_seconds=_number(value.get("blocked_seconds")),
+        crowd=_number(value.get("crowd")),
+        windows=max(1, _whole(value.get("windows")) or 1),
+    )
 
 
 def _pending(value: Mapping[str, object]) -> Pending:
@@ -281,6 +330,14 @@ def _pending(value: Mapping[str, object]) -> Pending:
         intervals=_number(value.get("intervals")) or 1.0,
         probe=str(value.get("probe") or "")[:32],
     )
+
+
+def _logs(value: object) -> dict[str, float]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise TypeError("reference")
+    return {str(name)[:32]: _number(v) or 0.0 for name, v in list(value.items())[:8]}
 
 
 def _beliefs(regime: Mapping[str, object]) -> dict[str, Belief]:

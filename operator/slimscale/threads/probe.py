@@ -12,9 +12,13 @@ it (`verify.py`):
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
+import numpy as np
+
+from slimscale.threads.closed_network import MAX_THREADS, throughput_curve
 from slimscale.threads.estimate import Estimate, crowd_at_dispatcher
 from slimscale.threads.memo import Regime
 from slimscale.threads.window import WorkloadWindow
@@ -36,6 +40,10 @@ ROOM_ABOVE = 0.05
 OVERHEAD = 1.3
 """CPU that a task costs over what it computes, from which threads are in each other's way."""
 CONTENDED = 0.2
+SMALLEST_STEP = 1.2
+MOST_EXPECTED_LOSS = 0.08
+HELD_BACK = 0.15
+"""How far below the model without contention a measurement must lie to ask for fewer threads."""
 
 
 class Tier(StrEnum):
@@ -55,6 +63,7 @@ def next_probe(
     estimate: Estimate,
     regime: Regime,
     *,
+    predicted: Callable[[int], float],
     least: int,
     most: int,
     cpu_aware: bool = True,
@@ -63,21 +72,56 @@ def next_probe(
     """The next count to try, inside `least`..`most`; None when nothing is worth trying.
 
     Only for a window under saturated demand whose count is the one in force: without waiting work
-    the throughput says nothing about the thread count.
+    the throughput says nothing about the thread count. `predicted` gives the model's tasks a
+    second at the present CPU: a step on which it expects a clear loss is made smaller or left out.
     """
     if not window.saturated or regime.probes >= MOST_PROBES:
         return None
-    least = max(least, regime.tried_below or 1)
-    most = min(most, regime.tried_above or most)
-    found = _cpu_aware(window, estimate) if cpu_aware else None
-    if found is None and search:
-        found = _search(window, estimate, regime)
-    if found is None:
-        return None
-    threads = min(max(found.threads, least), most)
-    if threads == window.threads or (threads > window.threads) != (found.threads > window.threads):
-        return None
-    return Probe(threads, found.tier, found.reason)
+    low, high = _known_worse(window, regime)
+    least = max(least, regime.tried_below or 1, low)
+    most = min(most, regime.tried_above or most, high)
+    radius = regime.trust_radius or TRUST_RADIUS
+    held_back = _held_back(window, estimate) if search else None
+    found = [held_back, _cpu_aware(window, estimate) if cpu_aware else None]
+    if search:
+        found += [_upwards(window, estimate, radius), _downwards(window, estimate, radius)]
+    for probe in found:
+        if probe is None:
+            continue
+        threads = min(max(probe.threads, least), most)
+        if probe is not held_back:
+            threads = _expected(threads, window.threads, predicted)
+        if _is_a_step(window.threads, threads, up=probe.threads > window.threads):
+            return Probe(threads, probe.tier, probe.reason)
+    return None
+
+
+def _is_a_step(k: int, threads: int, *, up: bool) -> bool:
+    """In the direction meant, and large enough to be told from noise."""
+    if (threads > k) is not up or threads == k:
+        return False
+    return abs(threads - k) == 1 or max(threads, k) >= SMALLEST_STEP * min(threads, k)
+
+
+def _known_worse(window: WorkloadWindow, regime: Regime) -> tuple[int, int]:
+    """Between this count and one that was measured to do less there is half the way, in log k."""
+    k, rate = window.threads, window.tasks_per_second
+    worse = [p.threads for p in regime.points if p.tasks_per_second < rate]
+    above = min((n for n in worse if n > k), default=None)
+    below = max((n for n in worse if n < k), default=None)
+    high = MAX_THREADS if above is None else math.floor(math.sqrt(k * above))
+    low = 1 if below is None else math.ceil(math.sqrt(k * below))
+    return (low if low <= k / SMALLEST_STEP else k), (high if high >= k * SMALLEST_STEP else k)
+
+
+def _expected(wanted: int, k: int, predicted: Callable[[int], float]) -> int:
+    """`wanted`, or nearer to k where the model expects too much of a loss."""
+    for _ in range(4):
+        if wanted == k or predicted(wanted) >= (1.0 - MOST_EXPECTED_LOSS) * predicted(k):
+            return wanted
+        nearer = round(math.sqrt(wanted * k))
+        wanted = nearer if nearer != wanted else k
+    return k
 
 
 def _cpu_aware(window: WorkloadWindow, estimate: Estimate) -> Probe | None:
@@ -107,19 +151,47 @@ def _runnable(window: WorkloadWindow) -> float | None:
     return window.tasks_per_second * (window.task_cpu_seconds + window.task_runqueue_seconds)
 
 
-def _search(window: WorkloadWindow, estimate: Estimate, regime: Regime) -> Probe | None:
-    k, radius = window.threads, regime.trust_radius or TRUST_RADIUS
-    bound = _bound(estimate)
-    crowded = crowd_at_dispatcher(window) is not None
-    rate = estimate.tasks_per_second
-    if not crowded and rate < (1.0 - ROOM_ABOVE) * bound:
-        room = bound / rate - 1.0
-        words = f"the bounds leave {min(room, 9.99):.0%} above what is measured"
-        return Probe(max(k + 1, round(k * radius)), Tier.SEARCH, words)
-    if k > 1 and _in_each_others_way(estimate, crowded=crowded):
-        words = "threads are in each other's way at the dispatcher or for the CPU"
-        return Probe(min(k - 1, round(k / radius)), Tier.SEARCH, words)
-    return None
+def _upwards(window: WorkloadWindow, estimate: Estimate, radius: float) -> Probe | None:
+    k, bound, rate = window.threads, _bound(estimate), estimate.tasks_per_second
+    if crowd_at_dispatcher(window) is not None or rate >= (1.0 - ROOM_ABOVE) * bound:
+        return None
+    words = f"the bounds leave {min(bound / rate - 1.0, 9.99):.0%} above what is measured"
+    return Probe(max(k + 1, round(k * radius)), Tier.SEARCH, words)
+
+
+def _downwards(window: WorkloadWindow, estimate: Estimate, radius: float) -> Probe | None:
+    k, crowded = window.threads, crowd_at_dispatcher(window) is not None
+    if k <= 1 or not _in_each_others_way(estimate, crowded=crowded):
+        return None
+    words = "threads are in each other's way at the dispatcher or for the CPU"
+    return Probe(min(k - 1, round(k / radius)), Tier.SEARCH, words)
+
+
+def _held_back(window: WorkloadWindow, estimate: Estimate) -> Probe | None:
+    """Fewer threads would do as much if nothing held them back, so something does.
+
+    The model without contention gives more with fewer threads than was measured with all of them.
+    It is not anchored to the measurement, so its promise for few threads stands on its own.
+    """
+    k = window.threads
+    if k <= 1 or estimate.serial_seconds is not None:
+        return None
+    free = replace(
+        estimate.parameters,
+        contention_linear=0.0,
+        contention_quadratic=0.0,
+        contention_handover=0.0,
+    )
+    curve = throughput_curve(free, k)
+    if estimate.tasks_per_second > (1.0 - HELD_BACK) * curve[-1]:
+        return None
+    enough = int(np.argmax(curve >= 1.03 * estimate.tasks_per_second)) + 1
+    threads = max(enough, math.floor(math.sqrt(enough * k)) if k > 4 else enough)
+    if threads >= k:
+        return None
+    share = estimate.tasks_per_second / curve[-1]
+    words = f"{k} threads do {share:.0%} of what they could alone: something holds them back"
+    return Probe(threads, Tier.SEARCH, words)
 
 
 def _bound(estimate: Estimate) -> float:

@@ -16,6 +16,8 @@ from slimscale.domain.decision import (
 )
 from slimscale.threads.bounds import CpuBounds, Standing
 from slimscale.threads.bracket import lower_and_upper, uncapped_target
+from slimscale.threads.calibrate import through_measured
+from slimscale.threads.change import has_drifted
 from slimscale.threads.describe import (
     choose_step,
     estimate_step,
@@ -32,7 +34,7 @@ from slimscale.threads.guards import (
     weigh,
 )
 from slimscale.threads.innovation import learn
-from slimscale.threads.memo import LoadPoint, Memo, Pending, Regime
+from slimscale.threads.memo import Memo, Pending, Regime
 from slimscale.threads.objective import Choice, choose, cpu_candidates, with_resources
 from slimscale.threads.predictor import (
     Surface,
@@ -42,7 +44,7 @@ from slimscale.threads.predictor import (
 from slimscale.threads.probe import Probe, next_probe
 from slimscale.threads.window import WorkloadWindow
 
-__all__ = ["Recommendation", "recommend"]
+__all__ = ["Recommendation", "recommend", "remember_point", "watch_drift"]
 
 MOST_THREADS = 1024
 UNKNOWN_NODE_CORES = 8.0
@@ -95,19 +97,8 @@ def recommend(
     writes: bool,
 ) -> Recommendation:
     """`writes`: whether the pods will follow; only then is a change verified afterwards."""
-    cores = min(window.cpu_quota_cores or standing.cores, standing.node_cores)
-    if not math.isfinite(cores):
-        cores = UNKNOWN_NODE_CORES
-    if window.saturated and window.threads <= MOST_THREADS:
-        point = LoadPoint(window.threads, round(cores, 3), window.tasks_per_second)
-        memo = replace(memo, regime=memo.regime.with_point(point))
-    estimate = estimate_parameters(
-        window,
-        cores=cores,
-        node_cores=standing.node_cores if math.isfinite(standing.node_cores) else cores,
-        regime=memo.regime,
-        min_tasks=spec.tuning.min_tasks,
-    )
+    cores = _cores(window, standing)
+    estimate = _estimate(memo, window, spec=spec, standing=standing)
     current = _current(memo, window, standing, bounds)
     if estimate is None:
         return _held(memo, window, "the pods serve no CPU time of tasks: computing and waiting"
@@ -130,7 +121,13 @@ def recommend(
         memo = replace(memo, invalid_predictions=memo.invalid_predictions + 1)
         steps.append(DecisionStep("Predict", "Refused", problem, constrained=True))
         return _held(memo, window, f"{problem}; the last good values stay", steps)
+    prediction = replace(
+        prediction, surface=through_measured(prediction.surface, memo.regime.points, cores=cores)
+    )
     least, most = _thread_bounds(spec, memo)
+    if estimate.waits_are_doubted:
+        # By half at most: then two counts have been measured and the waits are told apart.
+        least = max(least, min(math.ceil(window.threads / 2), most))
     choice = _choose(prediction.surface, spec, bounds, standing, least=least, most=most)
     threads, odd = sane_threads(
         choice.threads, last_good=current.threads, least=spec.threads.min, most=spec.threads.max
@@ -160,7 +157,11 @@ def recommend(
     )
     steps.extend(verdict.steps)
     ready = _may_probe(verdict, current, memo=memo, case=case)
-    probe = _probe(estimate, memo, case, least=least, most=most) if ready else None
+    probe = (
+        _probe(estimate, memo, case, surface=prediction.surface, least=least, most=most)
+        if ready
+        else None
+    )
     if ready and probe is None:
         memo = replace(memo, regime=replace(memo.regime, searched=True))
     if probe is not None:
@@ -201,6 +202,55 @@ def recommend(
         ),
         steps=tuple(steps),
         memo=memo,
+    )
+
+
+def remember_point(
+    memo: Memo, window: WorkloadWindow, *, spec: SimWorkloadSpec, standing: Standing
+) -> Memo:
+    """Keep what this window says of its thread count, also when its change is taken back."""
+    if not window.saturated or window.threads > MOST_THREADS:
+        return memo
+    estimate = _estimate(memo, window, spec=spec, standing=standing)
+    if estimate is None:
+        return memo
+    regime = replace(memo.regime, waits_are_real=estimate.waits_are_real)
+    return replace(memo, regime=regime.with_point(estimate.point))
+
+
+def watch_drift(
+    memo: Memo, window: WorkloadWindow, *, spec: SimWorkloadSpec, standing: Standing
+) -> tuple[Memo, str]:
+    """Has the load crept away from where it began? Judged by what a task does, not by its rate."""
+    estimate = _estimate(memo, window, spec=spec, standing=standing)
+    if estimate is None or not window.saturated:
+        return memo, ""
+    return has_drifted(
+        memo,
+        threads=window.threads,
+        cpu_seconds=window.task_cpu_seconds or estimate.parameters.cpu_seconds,
+        blocked_seconds=estimate.blocked_seconds or 0.0,
+        tasks=window.tasks,
+        started_at_seconds=window.started_at_seconds,
+    )
+
+
+def _cores(window: WorkloadWindow, standing: Standing) -> float:
+    """CPU that one container may use: its quota or, without one, its node's cores."""
+    cores = min(window.cpu_quota_cores or standing.cores, standing.node_cores)
+    return cores if math.isfinite(cores) else UNKNOWN_NODE_CORES
+
+
+def _estimate(
+    memo: Memo, window: WorkloadWindow, *, spec: SimWorkloadSpec, standing: Standing
+) -> Estimate | None:
+    cores = _cores(window, standing)
+    return estimate_parameters(
+        window,
+        cores=cores,
+        node_cores=standing.node_cores if math.isfinite(standing.node_cores) else cores,
+        regime=memo.regime,
+        min_tasks=spec.tuning.min_tasks,
     )
 
 
@@ -311,12 +361,18 @@ def _may_probe(verdict: Verdict, current: PodTarget, *, memo: Memo, case: _Case)
     )
 
 
-def _probe(estimate: Estimate, memo: Memo, case: _Case, *, least: int, most: int) -> Probe | None:
+def _probe(
+    estimate: Estimate, memo: Memo, case: _Case, *, surface: Surface, least: int, most: int
+) -> Probe | None:
     tuning = case.spec.tuning
+    cores = estimate.parameters.cpu_servers
+    row = int(np.argmin(np.abs(np.asarray(surface.cpu_cores) - cores)))
+    rates = surface.tasks_per_second[row]
     return next_probe(
         case.window,
         estimate,
         memo.regime,
+        predicted=lambda threads: float(rates[min(threads, len(rates)) - 1]),
         least=least,
         most=most,
         cpu_aware=tuning.cpu_aware,

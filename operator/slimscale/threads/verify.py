@@ -64,7 +64,9 @@ def verify_change(
         return Outcome(replace(memo, pending=None) if late else memo)
     interval = float(spec.metrics.interval_seconds)
     intervals = max(1.0, window.span_seconds / interval)
-    noise = rate_noise(memo) * math.sqrt(1.0 / intervals + 1.0 / pending.intervals)
+    noise = rate_noise(memo, tasks=window.tasks / intervals) * math.sqrt(
+        1.0 / intervals + 1.0 / pending.intervals
+    )
     gain = window.tasks_per_second / before - 1.0
     full = window.span_seconds >= 0.9 * min(2.0 * interval, spec.tuning.window_seconds)
     allowed = spec.tuning.regression_percent / 100.0
@@ -225,9 +227,7 @@ def revert(memo: Memo, *, now_seconds: float, cpu_bound: bool = False) -> Memo:
     if memo.pending is not None and memo.pending.probe:
         regime = _after_failed_probe(regime, before, after)
     elif after.threads < before.threads:
-        regime = replace(
-            regime, floor_threads=max(before.threads, regime.floor_threads or before.threads)
-        )
+        regime = _after_failed_cut(regime, before, after)
     elif after.threads > before.threads:
         regime = _after_failed_raise(memo, before, after, cpu_bound=cpu_bound)
     limits = (before.cpu_limit_millicores or 0, after.cpu_limit_millicores or 0)
@@ -247,6 +247,17 @@ def revert(memo: Memo, *, now_seconds: float, cpu_bound: bool = False) -> Memo:
         regime=regime,
         proposals=(),
         repredict=False,
+    )
+
+
+def _after_failed_cut(regime: Regime, before: PodTarget, after: PodTarget) -> Regime:
+    """A large cut that failed once says little about half of it; a second one closes the way."""
+    again = regime.failed_cuts == 0 and before.threads >= RETRY_ABOVE * after.threads
+    floor = round(math.sqrt(before.threads * after.threads)) if again else before.threads
+    return replace(
+        regime,
+        failed_cuts=regime.failed_cuts + 1,
+        floor_threads=max(floor, regime.floor_threads or floor),
     )
 
 

@@ -41,6 +41,8 @@ TASK_PROBABILITIES = (
 )
 DISPATCH_PROBABILITIES = (0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999)
 HISTORY_INTERVALS = 16
+LEAST_TASK_TIMES = 4.0
+"""Before that the tasks that have finished are the short ones, and their rate is not the rate."""
 SHORTEST_WINDOW_SHARE = 0.5
 """Of one scrape interval: below it rates are noise."""
 
@@ -198,6 +200,15 @@ def _window_of(
             ready_pods=ready,
         )
     window = replace(aggregate(pairs, with_shape=True), history_per_second=_history(pods))
+    if window.span_seconds < LEAST_TASK_TIMES * window.task_seconds:
+        return WindowResult(
+            None,
+            Reason.WARMING_UP,
+            f"a task takes {window.task_seconds:.3g} s: the window of {window.span_seconds:.0f} s is"
+            f" still shorter than {LEAST_TASK_TIMES:g} tasks",
+            usable_pods=seen,
+            ready_pods=ready,
+        )
     partial = len(pods) < ready
     return WindowResult(
         window,

@@ -38,7 +38,7 @@ def changed(before: PodTarget, after: PodTarget, predicted: float) -> Memo:
 @pytest.mark.parametrize(
     ("before", "after", "floor"),
     [
-        (PodTarget(8, 500, 2000), PodTarget(4, 500, 2000), (8, None)),
+        (PodTarget(5, 500, 2000), PodTarget(4, 500, 2000), (5, None)),
         (PodTarget(4, 500, 2000), PodTarget(4, 250, 1000), (None, 2000)),
     ],
 )
@@ -51,6 +51,16 @@ def test_a_saving_that_costs_throughput_returns_and_is_not_repeated(
     assert outcome.memo.target == before
     regime = outcome.memo.regime
     assert (regime.floor_threads, regime.floor_cpu_millicores) == floor
+
+
+def test_after_a_large_cut_that_failed_half_of_it_may_still_be_tried_and_then_no_more() -> None:
+    window = replace(window_after(4, 80.0), cpu_quota_cores=None)
+    memo = changed(PodTarget(16), PodTarget(4), 100.0)
+    once = verify_change(memo, window, spec=SPEC, now_seconds=NOW).memo
+    assert once.regime.floor_threads == 8
+    again = replace(changed(PodTarget(16), PodTarget(4), 100.0), regime=once.regime)
+    twice = verify_change(again, window, spec=SPEC, now_seconds=NOW).memo
+    assert twice.regime.floor_threads == 16
 
 
 def test_a_loss_within_the_allowed_or_within_noise_is_kept() -> None:
