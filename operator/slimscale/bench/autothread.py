@@ -33,14 +33,16 @@ def benchmark_spec(
     tuning: Mapping[str, Any] | None = None,
     max_threads: int = MAX_THREADS,
     interval_seconds: int = INTERVAL_SECONDS,
+    most_cores: float | None = None,
 ) -> SimWorkloadSpec:
     """A SimWorkload as a user writes it: defaults but for what is named here."""
+    most = {"max": f"{round(1000 * most_cores)}m"} if most_cores is not None else {}
     return SimWorkloadSpec.model_validate(
         {
             "targetRef": {"name": "plant"},
             "updatePolicy": {"mode": "InPlace"},
             "threads": {"max": max_threads},
-            "cpu": {"limitPolicy": limit_policy},
+            "cpu": {"limitPolicy": limit_policy, **most},
             "objective": {"type": objective},
             "metrics": {"intervalSeconds": interval_seconds},
             "tuning": dict(tuning or {}),
@@ -54,7 +56,7 @@ class AutoThread:
 
     name: str = "autothread"
     spec: SimWorkloadSpec = field(default_factory=benchmark_spec)
-    predictor: ThreadPredictor | None = None
+    predictor: ThreadPredictor | None = field(default=None, repr=False)
     """None: the operator's default."""
     apply_delay_seconds: float = CHANNEL_SECONDS
     last: Decision | None = None

@@ -72,7 +72,7 @@ def recoveries(run: RunRecord, curves: PhaseCurves) -> list[Recovery]:
                 seconds=held[first][0] - start if first is not None else None,
                 steps=first if first is not None else len(held) - 1,
                 kept=_share_near(held, near, first) if first is not None else 0.0,
-                loss=1.0 - done / (best * length),
+                loss=max(0.0, 1.0 - done / (best * length)),
             )
         )
     return found

@@ -20,6 +20,7 @@ class TerminalProgress:
             TimeRemainingColumn(),
             console=console,
         )
+        self._console = console
         self._stage: TaskID | None = None
 
     def __enter__(self) -> "TerminalProgress":
@@ -36,6 +37,8 @@ class TerminalProgress:
 
     def begin(self, what: str, count: int) -> None:
         self._stage = self._bars.add_task(what, total=count) if count else None
+        if count and not self._console.is_terminal:
+            self._console.print(f"{what}: {count}", highlight=False)
 
     def step(self) -> None:
         if self._stage is not None:

@@ -16,7 +16,8 @@ from slimscale.bench.baselines.oracle import BestPerPhase, Given, best_static
 from slimscale.bench.baselines.static import Fixed, FloorOfQuota, Unset
 from slimscale.bench.baselines.thread_reinforcer import Restart, ThreadReinforcer
 from slimscale.bench.curves import PhaseCurves
-from slimscale.bench.policy import ThreadPolicy
+from slimscale.bench.policy import ThreadPolicy, cores_in_reach
+from slimscale.simulate.workload import Host
 
 __all__ = [
     "ABLATIONS",
@@ -35,6 +36,7 @@ class Setting:
     """What a policy may be made from. Only oracles look at `curves`."""
 
     seed: int
+    host: Host
     curves: PhaseCurves
     trained_static: int
     """Threads that were best on other scenarios of the same host."""
@@ -49,6 +51,14 @@ def _auto(name: str, **spec: Any) -> Builder:
     return lambda _: AutoThread(name=name, spec=benchmark_spec(**spec))
 
 
+def _efficient(setting: Setting) -> ThreadPolicy:
+    """Threads and CPU together, within the CPU that the pod came with: the same machine for all."""
+    cores = cores_in_reach(setting.host.cores, setting.host.quota_cores)
+    name = "autothread-efficiency"
+    spec = benchmark_spec(objective="Efficiency", limit_policy="Headroom", most_cores=cores)
+    return AutoThread(name=name, spec=spec)
+
+
 AUTOTHREAD: dict[str, Builder] = {
     "autothread": _auto("autothread"),
     "autothread-2s": _auto(
@@ -56,9 +66,7 @@ AUTOTHREAD: dict[str, Builder] = {
         interval_seconds=2,
         tuning={"windowSeconds": 6, "minDwellSeconds": 8},
     ),
-    "autothread-efficiency": _auto(
-        "autothread-efficiency", objective="Efficiency", limit_policy="Headroom"
-    ),
+    "autothread-efficiency": _efficient,
 }
 ABLATIONS: dict[str, Builder] = {
     "autothread-no-tier-1": _auto("autothread-no-tier-1", tuning={"online": False}),

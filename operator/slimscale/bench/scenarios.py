@@ -6,6 +6,7 @@ for developing, one to publish, one to train the trained baselines on.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -31,6 +32,8 @@ __all__ = [
 CORES = (2, 4, 8, 16, 32, 64)
 FAMILIES = tuple(Family)
 DURATION_SECONDS = 600.0
+TURN_SECONDS, DRIFT_STEP_SECONDS = 75.0, 15.0
+"""A drift goes somewhere else after each turn, and there in steps."""
 RATE_PER_SECOND = 100.0
 """About what the best thread count does: 500 tasks in one interval of the operator's metrics."""
 
@@ -95,9 +98,24 @@ def _bursts(drawing: _Drawing) -> LoadScenario:
 
 
 def _drift(drawing: _Drawing) -> LoadScenario:
-    """The paper's setting: task time over dispatch time wanders."""
+    """The paper's setting: task time over dispatch time wanders, in small steps."""
     (base,) = drawing.workloads(1, ("dispatching", "contended"))
-    return load.drift(drawing.host, base, seed=drawing.seed, duration_seconds=drawing.seconds)
+    count = round(drawing.seconds / TURN_SECONDS) + 1
+    turns = load.drift(
+        drawing.host,
+        base,
+        seed=drawing.seed,
+        duration_seconds=count * TURN_SECONDS,
+        count=count,
+    )
+    each = round(TURN_SECONDS / DRIFT_STEP_SECONDS)
+    phases = [
+        (before_at + DRIFT_STEP_SECONDS * step, load.between(before, after, step / each))
+        for (before_at, before), (_, after) in pairwise(turns.phases)
+        for step in range(each)
+    ]
+    kept = tuple(phase for phase in phases if phase[0] < drawing.seconds)
+    return LoadScenario("drift", drawing.host, kept, drawing.seconds)
 
 
 def _mixtures(drawing: _Drawing) -> LoadScenario:
@@ -144,7 +162,7 @@ def suite(suite_seed: int) -> Suite:
 
     On each host, and in each shape, every family comes up at least once.
     """
-    found = []
+    found: list[LoadScenario] = []
     for row, cores in enumerate(CORES):
         for column, shape in enumerate(SHAPES):
             for limited in (False, True):

@@ -11,7 +11,7 @@ __all__ = ["Interval", "geometric_mean", "holm", "ratio_interval", "sign_flip_p_
 
 FloatArray = NDArray[np.float64]
 
-RESAMPLES = 2000
+RESAMPLES, AT_ONCE = 2000, 250
 EXACT_UP_TO = 12
 """Pairs of which all sign patterns are counted; beyond, that many random ones."""
 RANDOM_PATTERNS = 20_000
@@ -47,14 +47,24 @@ def ratio_interval(groups: Mapping[str, Sequence[float]], *, seed: int) -> Inter
         raise ValueError("no ratios; give at least one group with one")
     rng = np.random.default_rng(seed)
     centre = float(np.mean([group.mean() for group in logs]))
-    means = np.empty(RESAMPLES)
-    for index in range(RESAMPLES):
-        drawn = rng.integers(len(logs), size=len(logs)) if len(logs) > 1 else [0]
-        means[index] = np.mean(
-            [logs[g][rng.integers(len(logs[g]), size=len(logs[g]))].mean() for g in drawn]
-        )
+    means = np.concatenate([_resample(logs, rng, AT_ONCE) for _ in range(RESAMPLES // AT_ONCE)])
     low, high = np.quantile(means, (0.025, 0.975))
     return Interval(math.exp(centre), math.exp(float(low)), math.exp(float(high)))
+
+
+def _resample(groups: list[FloatArray], rng: np.random.Generator, count: int) -> FloatArray:
+    """Shape (count,): means of groups drawn with replacement, each from values drawn likewise."""
+    sizes = np.asarray([len(group) for group in groups])
+    widest = int(sizes.max())
+    padded = np.zeros((len(groups), widest))
+    for row, group in zip(padded, groups, strict=True):
+        row[: len(group)] = group
+    drawn = rng.integers(len(groups), size=(count, len(groups)))
+    here = sizes[drawn][:, :, np.newaxis]
+    value = (rng.random((count, len(groups), widest)) * here).astype(np.int64)
+    used = np.arange(widest) < here
+    sums = (padded[drawn[:, :, np.newaxis], value] * used).sum(axis=2)
+    return np.asarray((sums / sizes[drawn]).mean(axis=1))
 
 
 def sign_flip_p_value(differences: Sequence[float], *, seed: int) -> float:

@@ -6,13 +6,15 @@ for the code that made it: after a change of that code it is made again.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
+
+import numpy as np
 
 import slimscale
 from slimscale.bench.baselines.boosted import LabelledLoad, draw_labelled_load, train_trees
@@ -24,14 +26,19 @@ from slimscale.bench.runner import RunRecord, run_policy
 from slimscale.bench.scenarios import training_scenarios
 from slimscale.simulate.load import LoadScenario
 
-__all__ = ["Plan", "Progress", "no_progress", "run_plan"]
+__all__ = ["Plan", "Progress", "code_version", "no_progress", "run_plan"]
 
 CURVE_SEED = 7
 TRAINING_OFFSET = 1_000_003
 """Added to the suite's seed for what the trained baselines learn from: never the test's loads."""
 PACKAGE = Path(slimscale.__file__).parent
-_BASE = ("simulate", "bench/curves.py", "bench/loads.py", "bench/scenarios.py")
-_RUN = (*_BASE, "bench/policy.py", "bench/runner.py", "bench/registry.py", "bench/baselines")
+_SIMULATED = tuple(
+    f"simulate/{name}.py"
+    for name in ("distributions", "engine", "measure", "observe", "plant", "state", "workload")
+)
+_BASE = (*_SIMULATED, "bench/curves.py")
+_TRAINED = ("threads", "bench/loads.py", "bench/scenarios.py", "bench/baselines/boosted.py")
+_RUN = (*_BASE, "bench/policy.py", "bench/runner.py", "bench/baselines")
 _TUNED = (*_RUN, "bench/autothread.py", "threads", "api/simworkload.py", "weights")
 _USES_THREADS = ("autothread", "analytic", "xgboost")
 
@@ -70,6 +77,8 @@ class Plan:
     folder: Path
     processes: int = 2
     training_loads: int = 600
+    most_seeds: Mapping[str, int] = field(default_factory=dict)
+    """Policies that run on the first so many seeds only."""
 
 
 @dataclass(slots=True)
@@ -176,7 +185,7 @@ def _trees(plan: Plan, pool: Pool, progress: Progress) -> str:
         return ""
     seed = plan.suite_seed + TRAINING_OFFSET
     store = _Store.load(plan.folder / "training.jsonl")
-    sources = (*_BASE, "threads", "bench/baselines/boosted.py")
+    sources = (*_BASE, *_TRAINED)
     keys = {index: _key("load", sources, seed, index) for index in range(plan.training_loads)}
     missing = [(seed, index) for index, key in keys.items() if key not in store.found]
     progress.begin("loads to train XGBoost on", len(missing))
@@ -190,6 +199,10 @@ def _trees(plan: Plan, pool: Pool, progress: Progress) -> str:
 
 def _label(item: tuple[int, int]) -> LabelledLoad | None:
     return draw_labelled_load(*item)
+
+
+_NO_CURVES = PhaseCurves((1,), (0.0,), (1.0,), (np.ones(1),))
+"""For a policy that is only made to see its parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,20 +227,25 @@ def _runs(plan: Plan, learned: _Learned, pool: Pool, progress: Progress) -> list
     store = _Store.load(plan.folder / "runs.jsonl")
     keys: dict[tuple[str, int, str], str] = {}
     units: list[_Unit] = []
-    for seed in plan.seeds:
+    for number, seed in enumerate(plan.seeds):
+        wanted = [p for p in plan.policies if number < plan.most_seeds.get(p, len(plan.seeds))]
         for scenario in plan.scenarios:
             trained = learned.statics[scenario.name]
-            for policy in plan.policies:
-                tuned = policy.startswith(_USES_THREADS)
-                given = trained if policy == "best-static-trained" else plan.training_loads
+            for policy in wanted:
+                sources = _TUNED if policy.startswith(_USES_THREADS) else _RUN
                 keys[(scenario.name, seed, policy)] = _key(
-                    policy, _TUNED if tuned else _RUN, repr(scenario), seed, given
+                    policy,
+                    sources,
+                    repr(scenario),
+                    seed,
+                    repr(build(policy, Setting(seed, scenario.host, _NO_CURVES, trained))),
+                    plan.training_loads if policy.startswith("xgboost") else 0,
                 )
-            left = tuple(
-                p for p in plan.policies if keys[(scenario.name, seed, p)] not in store.found
-            )
+            left = tuple(p for p in wanted if keys[(scenario.name, seed, p)] not in store.found)
             if left:
-                setting = Setting(seed, learned.curves[scenario.name], trained, learned.trees)
+                setting = Setting(
+                    seed, scenario.host, learned.curves[scenario.name], trained, learned.trees
+                )
                 units.append(_Unit(scenario, left, setting))
     progress.begin("runs: a scenario with a seed, all policies", len(units))
     for _, records in _each(_run, units, pool, progress):
@@ -241,6 +259,11 @@ def _run(unit: _Unit) -> list[RunRecord]:
     return [
         run_policy(unit.scenario, build(name, unit.setting), seed=seed) for name in unit.policies
     ]
+
+
+def code_version() -> str:
+    """A digest of all code that the figures depend on."""
+    return _code(_TUNED)[:12]
 
 
 def _key(what: str, sources: tuple[str, ...], *parts: object) -> str:

@@ -19,7 +19,7 @@ class PredictOnce(FirstWindow):
     """Any predictor of the operator on the first window; by default the analytic one."""
 
     name: str = "analytic-once"
-    predictor: ThreadPredictor = field(default_factory=AnalyticPredictor)
+    predictor: ThreadPredictor = field(default_factory=AnalyticPredictor, repr=False)
 
     def of_view(self, view: PolicyView) -> float | None:
         window = view.window()
