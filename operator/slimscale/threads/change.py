@@ -109,14 +109,16 @@ def has_drifted(
     now = {CPU: math.log(max(cpu_seconds, 1e-9)), _THREADS: math.log(threads)}
     if blocked_seconds > 0.2 * (cpu_seconds + blocked_seconds):
         now[_BLOCKED] = math.log(blocked_seconds)
-    reference = memo.regime.reference
+    reference = dict(memo.regime.reference)
     far = max(DRIFTED, 4.0 * math.sqrt(HEAVY_TAILED / max(tasks, 1.0)))
     if reference.get(_THREADS) != now[_THREADS]:
-        # Waits depend on the threads, and so does CPU where they contend: compare only far jumps.
-        jumped = abs(now[CPU] - reference.get(CPU, now[CPU])) > max(far, CPU_JUMP)
-        if not jumped:
-            return replace(memo, regime=replace(memo.regime, reference=now)), ""
-        reference = {CPU: reference[CPU]}
+        # Waits depend on the threads, and so does CPU where they contend: compare it alone, and
+        # more mildly. It keeps its first reference, so that small changes add up.
+        cpu = reference.get(CPU, now[CPU])
+        if abs(now[CPU] - cpu) <= far + DRIFTED:
+            kept = replace(memo.regime, reference={**now, CPU: cpu})
+            return replace(memo, regime=kept), ""
+        reference = {CPU: cpu}
     for name, value in now.items():
         if name in _UNITS and name in reference and abs(value - reference[name]) > far:
             was = math.exp(reference[name])

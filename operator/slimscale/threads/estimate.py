@@ -95,6 +95,7 @@ class Estimate:
             dispatch_seconds=self.held_seconds,
             blocked_seconds=self.blocked_seconds,
             crowd=max(0.0, crowd) if crowd is not None else None,
+            cpu_seconds=window.task_cpu_seconds or None if window else None,
         )
 
     @property

@@ -16,6 +16,8 @@ MEMO_VERSION = 1
 MAX_POINTS = 8
 MAX_PROPOSALS = 3
 MEAN_OF_WINDOWS = 9
+SAME_LOAD = 0.4
+"""Log ratio of CPU a task up to which two points speak of one load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +33,16 @@ class LoadPoint:
     """Of a task: wall less CPU and run queue, whatever it was that it waited for."""
     crowd: float | None = None
     """Mean number of threads outside their tasks: at the dispatcher (Little's law)."""
+    cpu_seconds: float | None = None
+    """Of a task: points of a task that costs another CPU time speak of another load."""
     windows: int = 1
     """How many windows the rate is the mean of; they overlap."""
+
+    def of_one_load(self, other: "LoadPoint") -> bool:
+        """CPU a task differs between thread counts too, but not by more than half."""
+        if self.cpu_seconds is None or other.cpu_seconds is None:
+            return True
+        return abs(math.log(self.cpu_seconds / other.cpu_seconds)) <= SAME_LOAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +120,9 @@ class Regime:
             rate = math.exp(old + (new - old) / windows)
             point = replace(point, tasks_per_second=rate, windows=windows)
         others = tuple(
-            p for p in self.points if (p.threads, p.cpu_cores) != (point.threads, point.cpu_cores)
+            p
+            for p in self.points
+            if (p.threads, p.cpu_cores) != (point.threads, point.cpu_cores) and p.of_one_load(point)
         )
         return replace(self, points=(*others, point)[-MAX_POINTS:])
 
@@ -309,6 +321,7 @@ def _point(value: object) -> LoadPoint:
         dispatch_seconds=_number(value.get("dispatch_seconds")),
         blocked_seconds=_number(value.get("blocked_seconds")),
         crowd=_number(value.get("crowd")),
+        cpu_seconds=_positive(value.get("cpu_seconds")),
         windows=max(1, _whole(value.get("windows")) or 1),
     )
 
