@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from slimscale.domain.observation import PodObservation
 from slimscale.threads.memo import Memo, Regime, Trend
+from slimscale.threads.recall import remember_load
 from slimscale.threads.sampling import SamplePair, consecutive_pairs
 from slimscale.threads.window import WorkloadWindow, aggregate
 
@@ -225,6 +226,7 @@ def _jump(cpu: Trend | None, carried: float | None) -> str:
 
 
 def _new_regime(memo: Memo, started_at_seconds: float) -> Memo:
+    memo = remember_load(memo)
     old = memo.regime
     regime = Regime(
         number=old.number + 1,

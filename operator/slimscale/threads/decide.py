@@ -23,9 +23,10 @@ from slimscale.domain.observation import ConflictKind, Observation
 from slimscale.threads.bounds import CpuBounds, Standing, cpu_bounds, standing_of
 from slimscale.threads.change import watch_load
 from slimscale.threads.describe import target_words
+from slimscale.threads.load_memory import remember_point, watch_drift
 from slimscale.threads.memo import Memo, load_memo
 from slimscale.threads.predictor import AnalyticPredictor, ThreadPredictor, floor_of_quota
-from slimscale.threads.recommend import Recommendation, recommend, remember_point, watch_drift
+from slimscale.threads.recommend import Recommendation, recommend
 from slimscale.threads.sampling import eligible_pods
 from slimscale.threads.verify import crashed_since_change, revert, verify_change
 from slimscale.threads.window import WindowResult, WorkloadWindow, observe_window

@@ -10,11 +10,22 @@ from dataclasses import asdict, dataclass, field, replace
 
 from slimscale.domain.decision import PodTarget
 
-__all__ = ["MEMO_VERSION", "Belief", "LoadPoint", "Memo", "Pending", "Regime", "Trend", "load_memo"]
+__all__ = [
+    "MEMO_VERSION",
+    "Belief",
+    "KnownLoad",
+    "LoadPoint",
+    "Memo",
+    "Pending",
+    "Regime",
+    "Trend",
+    "load_memo",
+]
 
 MEMO_VERSION = 1
 MAX_POINTS = 8
 MAX_PROPOSALS = 3
+MAX_LOADS = 6
 MEAN_OF_WINDOWS = 9
 SAME_LOAD = 0.4
 """Log ratio of CPU a task up to which two points speak of one load."""
@@ -128,6 +139,17 @@ class Regime:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownLoad:
+    """What a load settled on, beside what its tasks cost. Seconds a task; CPUs of a container."""
+
+    threads: int
+    cpu_seconds: float
+    blocked_seconds: float
+    cores: float
+    tasks_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
 class Pending:
     """A change that still has to show that it was worth it."""
 
@@ -179,6 +201,8 @@ class Memo:
     proposals: tuple[PodTarget, ...] = ()
     """Savings proposed lately: only what all of them agree on is saved."""
     invalid_predictions: int = 0
+    loads: tuple[KnownLoad, ...] = ()
+    """Loads that came before and what they settled on (`recall.py`)."""
 
     def to_json(self) -> dict[str, object]:
         document: dict[str, object] = json.loads(json.dumps(asdict(self), allow_nan=False))
@@ -248,6 +272,7 @@ def _memo(document: Mapping[str, object]) -> Memo:
             if (target := _target(item)) is not None
         ),
         invalid_predictions=_whole(document.get("invalid_predictions")) or 0,
+        loads=tuple(_known_load(item) for item in _items(document.get("loads"))[-MAX_LOADS:]),
     )
 
 
@@ -324,6 +349,17 @@ def _point(value: object) -> LoadPoint:
         cpu_seconds=_positive(value.get("cpu_seconds")),
         windows=max(1, _whole(value.get("windows")) or 1),
     )
+
+
+def _known_load(value: object) -> KnownLoad:
+    if not isinstance(value, Mapping):
+        raise TypeError("load")
+    threads = _whole(value.get("threads"))
+    cpu, cores = _positive(value.get("cpu_seconds")), _positive(value.get("cores"))
+    rate = _positive(value.get("tasks_per_second"))
+    if not threads or cpu is None or cores is None or rate is None:
+        raise ValueError("load")
+    return KnownLoad(threads, cpu, _number(value.get("blocked_seconds")) or 0.0, cores, rate)
 
 
 def _pending(value: Mapping[str, object]) -> Pending:

@@ -17,14 +17,13 @@ from slimscale.domain.decision import (
 from slimscale.threads.bounds import CpuBounds, Standing
 from slimscale.threads.bracket import lower_and_upper, uncapped_target
 from slimscale.threads.calibrate import through_measured
-from slimscale.threads.change import has_drifted
 from slimscale.threads.describe import (
     choose_step,
     estimate_step,
     model_view,
     recommendation_message,
 )
-from slimscale.threads.estimate import Estimate, estimate_parameters
+from slimscale.threads.estimate import Estimate
 from slimscale.threads.guards import (
     Proposal,
     Verdict,
@@ -34,7 +33,13 @@ from slimscale.threads.guards import (
     weigh,
 )
 from slimscale.threads.innovation import learn
-from slimscale.threads.memo import Memo, Pending, Regime
+from slimscale.threads.load_memory import (
+    MOST_THREADS,
+    cores_of,
+    estimate_of,
+    known_load,
+)
+from slimscale.threads.memo import KnownLoad, Memo, Pending, Regime
 from slimscale.threads.objective import Choice, choose, cpu_candidates, with_resources
 from slimscale.threads.predictor import (
     Surface,
@@ -44,10 +49,8 @@ from slimscale.threads.predictor import (
 from slimscale.threads.probe import Probe, next_probe
 from slimscale.threads.window import WorkloadWindow
 
-__all__ = ["Recommendation", "recommend", "remember_point", "watch_drift"]
+__all__ = ["Recommendation", "recommend"]
 
-MOST_THREADS = 1024
-UNKNOWN_NODE_CORES = 8.0
 PREDICTED = "Predict"
 """The first tier, in the memo and in the status."""
 
@@ -97,8 +100,8 @@ def recommend(
     writes: bool,
 ) -> Recommendation:
     """`writes`: whether the pods will follow; only then is a change verified afterwards."""
-    cores = _cores(window, standing)
-    estimate = _estimate(memo, window, spec=spec, standing=standing)
+    cores = cores_of(window, standing)
+    estimate = estimate_of(memo, window, spec=spec, standing=standing)
     current = _current(memo, window, standing, bounds)
     if estimate is None:
         return _held(memo, window, "the pods serve no CPU time of tasks: computing and waiting"
@@ -155,6 +158,9 @@ def recommend(
         memo=memo,
         now_seconds=now_seconds,
     )
+    known = known_load(memo, estimate, window, spec=spec)
+    if known is not None and least <= known.threads <= most:
+        verdict = _recalled(known, limit, current, spec=spec, standing=standing)
     steps.extend(verdict.steps)
     ready = _may_probe(verdict, current, memo=memo, case=case)
     probe = (
@@ -205,53 +211,18 @@ def recommend(
     )
 
 
-def remember_point(
-    memo: Memo, window: WorkloadWindow, *, spec: SimWorkloadSpec, standing: Standing
-) -> Memo:
-    """Keep what this window says of its thread count, also when its change is taken back."""
-    if not window.saturated or window.threads > MOST_THREADS:
-        return memo
-    estimate = _estimate(memo, window, spec=spec, standing=standing)
-    if estimate is None:
-        return memo
-    regime = replace(memo.regime, waits_are_real=estimate.waits_are_real)
-    return replace(memo, regime=regime.with_point(estimate.point))
-
-
-def watch_drift(
-    memo: Memo, window: WorkloadWindow, *, spec: SimWorkloadSpec, standing: Standing
-) -> tuple[Memo, str]:
-    """Has the load crept away from where it began? Judged by what a task does, not by its rate."""
-    estimate = _estimate(memo, window, spec=spec, standing=standing)
-    if estimate is None or not window.saturated:
-        return memo, ""
-    return has_drifted(
-        memo,
-        threads=window.threads,
-        cpu_seconds=window.task_cpu_seconds or estimate.parameters.cpu_seconds,
-        blocked_seconds=estimate.blocked_seconds or 0.0,
-        tasks=window.tasks,
-        started_at_seconds=window.started_at_seconds,
-    )
-
-
-def _cores(window: WorkloadWindow, standing: Standing) -> float:
-    """CPU that one container may use: its quota or, without one, its node's cores."""
-    cores = min(window.cpu_quota_cores or standing.cores, standing.node_cores)
-    return cores if math.isfinite(cores) else UNKNOWN_NODE_CORES
-
-
-def _estimate(
-    memo: Memo, window: WorkloadWindow, *, spec: SimWorkloadSpec, standing: Standing
-) -> Estimate | None:
-    cores = _cores(window, standing)
-    return estimate_parameters(
-        window,
-        cores=cores,
-        node_cores=standing.node_cores if math.isfinite(standing.node_cores) else cores,
-        regime=memo.regime,
-        min_tasks=spec.tuning.min_tasks,
-    )
+def _recalled(
+    known: KnownLoad,
+    limit: int | None,
+    current: PodTarget,
+    *,
+    spec: SimWorkloadSpec,
+    standing: Standing,
+) -> Verdict:
+    target = with_resources(known.threads, limit, spec, standing)
+    words = f"a load like this one settled on {known.threads} threads before"
+    step = DecisionStep("Recall", "KnownLoad", words)
+    return Verdict(target, target != current, (step,), ())
 
 
 def _current(
