@@ -118,11 +118,18 @@ class Estimate:
 
 
 def estimate_parameters(
-    window: WorkloadWindow, *, cores: float, node_cores: float, regime: Regime, min_tasks: int
+    window: WorkloadWindow,
+    *,
+    cores: float,
+    node_cores: float,
+    regime: Regime,
+    min_tasks: int,
+    contention: bool = True,
 ) -> Estimate | None:
     """None where the pods serve no CPU time at all: nothing tells computing from waiting.
 
     `cores` is the CPU that one container may use: its quota or, without one, its node's cores.
+    Without `contention` its fit, most of the work, is left out: for a look at a task's parts.
     """
     notes: list[str] = []
     if window.threads > MAX_THREADS:  # a program that came with more: the curve ends here
@@ -171,7 +178,7 @@ def estimate_parameters(
         cpu_servers=min(max(cores, 0.001), 4096.0),
         contention_handover=min(MOST_HANDOVER, CONTENDED_HANDOVER_SECONDS / dispatch),
     )
-    if regime.serial_seconds is None:
+    if contention and regime.serial_seconds is None:
         parameters = _with_contention(parameters, window, regime, notes)
     uncertainty, confidence = _trust(
         window, min_tasks=min_tasks, complete=dispatch_known and window.task_cpu_seconds is not None
@@ -401,7 +408,15 @@ def _fit_handover(parameters: NetworkParameters, points: list[LoadPoint]) -> Net
     cheaper = [h for h in HANDOVER_GRID if h < prior]
     if not cheaper:
         return parameters
-    fitted = min(cheaper, key=miss)
+    # Throughput falls as the hand-over gets dearer, so the miss has one valley: bisection finds it.
+    low, high = 0, len(cheaper) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if miss(cheaper[middle]) <= miss(cheaper[middle + 1]):
+            high = middle
+        else:
+            low = middle + 1
+    fitted = cheaper[low]
     if miss(fitted) > miss(prior) - CLEARLY_BETTER:
         return parameters
     return replace(parameters, contention_handover=fitted)

@@ -24,8 +24,14 @@ def cores_of(window: WorkloadWindow, standing: Standing) -> float:
 
 
 def estimate_of(
-    memo: Memo, window: WorkloadWindow, *, spec: SimWorkloadSpec, standing: Standing
+    memo: Memo,
+    window: WorkloadWindow,
+    *,
+    spec: SimWorkloadSpec,
+    standing: Standing,
+    contention: bool = True,
 ) -> Estimate | None:
+    """The load by this window and by what is remembered of it."""
     cores = cores_of(window, standing)
     return estimate_parameters(
         window,
@@ -33,6 +39,7 @@ def estimate_of(
         node_cores=standing.node_cores if math.isfinite(standing.node_cores) else cores,
         regime=memo.regime,
         min_tasks=spec.tuning.min_tasks,
+        contention=contention,
     )
 
 
@@ -42,7 +49,7 @@ def remember_point(
     """Keep what this window says of its thread count, also when its change is taken back."""
     if not window.saturated or window.threads > MOST_THREADS:
         return memo
-    estimate = estimate_of(memo, window, spec=spec, standing=standing)
+    estimate = estimate_of(memo, window, spec=spec, standing=standing, contention=False)
     if estimate is None:
         return memo
     regime = replace(memo.regime, waits_are_real=estimate.waits_are_real)
@@ -53,7 +60,7 @@ def watch_drift(
     memo: Memo, window: WorkloadWindow, *, spec: SimWorkloadSpec, standing: Standing
 ) -> tuple[Memo, str]:
     """Has the load crept away from where it began? Judged by what a task does, not by its rate."""
-    estimate = estimate_of(memo, window, spec=spec, standing=standing)
+    estimate = estimate_of(memo, window, spec=spec, standing=standing, contention=False)
     if estimate is None or not window.saturated:
         return memo, ""
     return has_drifted(
