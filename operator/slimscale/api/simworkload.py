@@ -255,7 +255,11 @@ class Tuning(KubeModel):
         default=5, ge=0, le=100, description="Predicted gain below which nothing is changed."
     )
     min_dwell_seconds: int = Field(
-        default=20, ge=0, le=86400, description="Least time between two changes of one workload."
+        default=20,
+        ge=0,
+        le=86400,
+        description="Least time between two changes of one workload; half of it where more than 30 %"
+        " is to be gained.",
     )
     regression_percent: int = Field(
         default=10, ge=1, le=100, description="Loss after a change that takes the change back."

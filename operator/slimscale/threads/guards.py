@@ -18,6 +18,8 @@ THROTTLED_TOO_MUCH = 0.10
 """Share of throttled periods above which a CPU limit is not lowered."""
 SMALLEST_SAVING_MILLICORES = 50
 SMALLEST_THREAD_SAVING = 0.8
+URGENT_GAIN = 0.3
+"""Predicted gain from which half of the dwell time is enough."""
 UNSURE_STEP = 2
 """With low confidence a thread count at most doubles or halves."""
 
@@ -120,6 +122,8 @@ def weigh(proposal: Proposal, *, spec: SimWorkloadSpec, memo: Memo, now_seconds:
         )
         return Verdict(current, False, tuple(steps), (), settled=True)
     waiting = dwell_seconds(spec, memo, now_seconds)
+    if proposal.gain > URGENT_GAIN and proposal.confidence is Confidence.HIGH:
+        waiting -= spec.tuning.min_dwell_seconds / 2
     if waiting > 0 and not first:
         steps.append(
             _step(

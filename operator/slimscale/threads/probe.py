@@ -30,9 +30,9 @@ MOST_PROBES = 5
 IDLE_SHARE = 0.7
 """CPU use below which waiting work says that threads are missing."""
 BUSY_SHARE = 0.95
-QUEUE_PER_CORE = 1.25
+QUEUE_PER_CORE = 2.0
 """Runnable threads a core above which the rest of them only waits for a CPU."""
-KEPT_PER_CORE = 1.1
+KEPT_PER_CORE = 1.5
 LARGEST_STEP = 2.0
 TRUST_RADIUS = 1.5
 ROOM_ABOVE = 0.05
