@@ -94,7 +94,8 @@ def _held(total: FloatArray, outside: FloatArray, cpu: FloatArray) -> NDArray[np
     most = (outside.max(axis=1) + 1.0) * (cpu.max(axis=1) + 1.0)
     lost = 4.0 * cpu.shape[1] * _SMALLEST * most
     # Comparisons with NaN are false.
-    return np.isfinite(total.max(axis=1)) & (lost <= _NEGLIGIBLE * total.min(axis=1))
+    held = np.isfinite(total.max(axis=1)) & (lost <= _NEGLIGIBLE * total.min(axis=1))
+    return np.asarray(held, dtype=np.bool_)
 
 
 def _growth(network: NetworkParameters, here: FloatArray) -> FloatArray:

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from slimscale.training.evaluate import compare, label_efficiency
+from slimscale.training.evaluate import compare, compare_looks, label_efficiency
 from slimscale.training.report import write_report
 from slimscale.training.train import (
     WEIGHTS_FOLDER,
@@ -44,13 +44,15 @@ def run_evaluate(
         data[Split.TRAIN], data[Split.VALIDATION], settings=settings, console=console
     )
     compared = compare(network, data, settings=settings, console=console)
+    looks = compare_looks(network, data, settings=settings)
     by_labels = label_efficiency(data, settings=settings, seeds=label_seeds, console=console)
     write_report(
         out,
         compared=compared,
+        looks=looks,
         by_labels=by_labels,
         facts={
-            "command": "slimscale train --evaluate",
+            "command": "python -m slimscale.training evaluate",
             "tolerance": settings.tolerance,
             "data seed": seed,
             "fit seed": settings.fit.seed,

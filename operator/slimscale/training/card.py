@@ -16,7 +16,14 @@ from slimscale.training.dataset import Dataset
 from slimscale.training.judge import Spread
 from slimscale.training.network import OperatorNetwork
 
-__all__ = ["WEIGHTS_NAME", "arrays_of", "make_card", "training_range", "write_weights"]
+__all__ = [
+    "WEIGHTS_NAME",
+    "arrays_of",
+    "make_card",
+    "training_range",
+    "weights_of",
+    "write_weights",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -50,6 +57,13 @@ def arrays_of(network: OperatorNetwork, data: Dataset) -> dict[str, NDArray[np.f
     low, high = training_range(data)
     arrays["range_low"], arrays["range_high"] = low.astype(np.float32), high.astype(np.float32)
     return {name: np.ascontiguousarray(value) for name, value in arrays.items()}
+
+
+def weights_of(network: OperatorNetwork, data: Dataset) -> OperatorWeights:
+    """What the operator would run, from a network and the data it was trained on."""
+    arrays = arrays_of(network, data)
+    card = make_card(arrays, settings={}, metrics={}, data_hash="")
+    return OperatorWeights.read(save(arrays), card)
 
 
 def make_card(

@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from slimscale.threads.features import TRUNK_FEATURES
+from slimscale.threads.operator_network import OperatorWeights
 from slimscale.training.boosted import boosted_best_threads, boosted_curves
+from slimscale.training.card import weights_of
 from slimscale.training.dataset import Dataset
 from slimscale.training.judge import (
     Spread,
@@ -17,13 +19,14 @@ from slimscale.training.judge import (
     spread_of,
     throughput_loss,
 )
+from slimscale.training.looks import follow_all
 from slimscale.training.losses import LossWeights
 from slimscale.training.network import OperatorNetwork
 from slimscale.training.paper_style import paper_style_threads
 from slimscale.training.train import TrainSettings, fit_network, predict
 from slimscale.training.workloads import Split
 
-__all__ = ["Judged", "compare", "label_efficiency"]
+__all__ = ["Judged", "compare", "compare_looks", "label_efficiency"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -32,6 +35,10 @@ LABEL_COUNTS = (100, 300, 500, 1000, 5000)
 """Workloads with their measured curves; each counts as one label."""
 TEST_SPLITS = (Split.SEEN, Split.HELD_OUT)
 MODEL_FEATURES = tuple(name for name in TRUNK_FEATURES if "analytic" in name or "plain" in name)
+LOOKS = 4
+ABLATION_LABELS = 5000
+"""The ablations are trained on so many workloads, as the network of the label table is."""
+STEPS, SMALL_BATCH, MOST_EPOCHS = 1000, 96, 300
 GROUPS = ("all", "first look", "second look")
 
 
@@ -45,7 +52,7 @@ class Judged:
     """Workloads it was trained on; None: none."""
     seed: int
     spreads: Mapping[str, Spread]
-    """By GROUPS."""
+    """By GROUPS, or by look."""
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -66,6 +73,34 @@ class Judge:
         self._truth = {
             split: smooth_truth(data[split].labels.astype(np.float64)) for split in TEST_SPLITS
         }
+
+    def look_after_look(
+        self,
+        method: str,
+        weights: OperatorWeights | None,
+        *,
+        settings: TrainSettings,
+        labels: int | None,
+    ) -> list[Judged]:
+        """The choices after each look, where every look is at the count chosen before it."""
+        found = []
+        for split in TEST_SPLITS:
+            data = self.data[split]
+            own = data.facts[:, 2] == 1.0  # the CPU that it was observed with
+            truth = self._truth[split][own]
+            chosen = follow_all(
+                split,
+                data.case[own],
+                weights,
+                seed=settings.seed,
+                looks=LOOKS,
+                tolerance=self.tolerance,
+            )
+            losses = np.stack([throughput_loss(truth, chosen[:, i]) for i in range(LOOKS)])
+            spreads = {f"look {i + 1}": spread_of(losses[i]) for i in range(LOOKS)}
+            spreads[f"best of {LOOKS} looks"] = spread_of(losses.min(axis=0))
+            found.append(Judged(method, split.value, labels, settings.fit.seed, spreads))
+        return found
 
     def threads(
         self, method: str, choose: Callable[[Dataset], IntArray], *, labels: int | None, seed: int
@@ -102,10 +137,12 @@ def compare(
     settings: TrainSettings,
     console: Console,
 ) -> list[Judged]:
-    """The trained network, the analytic model, and the ablations on all of the training data."""
+    """The trained network and the analytic model; the ablations, each on ABLATION_LABELS."""
     judge = Judge(data, tolerance=settings.tolerance)
-    train, count = data[Split.TRAIN], settings.cases[Split.TRAIN]
     seed = settings.fit.seed
+    count = settings.cases[Split.TRAIN]
+    part = first_workloads(data[Split.TRAIN], ABLATION_LABELS, seed=seed)
+    few = first_workloads(data[Split.VALIDATION], ABLATION_LABELS // 5, seed=seed)
     found = judge.curves(
         "analytic", lambda d: d.analytic.astype(np.float64), labels=None, seed=seed
     )
@@ -115,9 +152,9 @@ def compare(
     for name, weights, bounded in _ablations():
         seen = (lambda d: d) if bounded else _without_model
         other = fit_network(
-            seen(train),
-            seen(data[Split.VALIDATION]),
-            settings=replace(settings, weights=weights),
+            seen(part),
+            seen(few),
+            settings=replace(_for_few(settings, len(part), seed=seed), weights=weights),
             console=console,
             bounded=bounded,
             label=name,
@@ -125,20 +162,35 @@ def compare(
         found += judge.curves(
             name,
             lambda d, other=other, seen=seen: predict(other, seen(d)),
-            labels=count,
+            labels=ABLATION_LABELS,
             seed=seed,
         )
     found += judge.threads(
         "paper-style, seven features",
-        lambda d: paper_style_threads(train, d, seed=seed),
-        labels=count,
+        lambda d: paper_style_threads(part, d, seed=seed),
+        labels=ABLATION_LABELS,
         seed=seed,
     )
     return found
 
 
+def compare_looks(
+    network: OperatorNetwork, data: Mapping[Split, Dataset], *, settings: TrainSettings
+) -> list[Judged]:
+    """What the choices are worth once the operator has moved to the last one and looked again."""
+    judge = Judge(data, tolerance=settings.tolerance)
+    weights = weights_of(network, data[Split.TRAIN])
+    return [
+        *judge.look_after_look("analytic", None, settings=settings, labels=None),
+        *judge.look_after_look(
+            "operator network", weights, settings=settings, labels=settings.cases[Split.TRAIN]
+        ),
+    ]
+
+
 def _ablations() -> list[tuple[str, LossWeights, bool]]:
     return [
+        ("the same on fewer labels", LossWeights(), True),
         ("no balance equations", LossWeights(balance=0.0), True),
         ("no decision loss", LossWeights(decision=0.0), True),
         ("no physics", LossWeights(decision=0.0, shape=0.0, balance=0.0), False),
@@ -166,10 +218,12 @@ def label_efficiency(
         for seed in seeds:
             part = first_workloads(data[Split.TRAIN], count, seed=seed)
             few = first_workloads(data[Split.VALIDATION], max(30, count // 5), seed=seed)
-            epochs = max(20, min(settings.fit.epochs, 40_000 // count))
-            own = replace(settings, fit=replace(settings.fit, seed=seed, epochs=epochs, batch=64))
             network = fit_network(
-                part, few, settings=own, console=console, label=f"{count} labels, seed {seed}"
+                part,
+                few,
+                settings=_for_few(settings, len(part), seed=seed),
+                console=console,
+                label=f"{count} labels, seed {seed}",
             )
             found += judge.curves(
                 "operator network",
@@ -190,6 +244,12 @@ def label_efficiency(
                 seed=seed,
             )
     return found
+
+
+def _for_few(settings: TrainSettings, rows: int, *, seed: int) -> TrainSettings:
+    """Enough epochs for about STEPS steps: few labels are seen more often, up to a limit."""
+    epochs = max(settings.fit.epochs, min(MOST_EPOCHS, STEPS * SMALL_BATCH // rows))
+    return replace(settings, fit=replace(settings.fit, seed=seed, epochs=epochs, batch=SMALL_BATCH))
 
 
 def first_workloads(data: Dataset, count: int, *, seed: int) -> Dataset:

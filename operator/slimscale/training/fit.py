@@ -26,9 +26,9 @@ ATTENTION_RATE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class FitSettings:
-    epochs: int = 60
-    batch: int = 256
-    learning_rate: float = 2e-3
+    epochs: int = 24
+    batch: int = 512
+    learning_rate: float = 3e-3
     weight_decay: float = 1e-4
     balance_every: int = 4
     """Batches between two looks at the balance equations, which cost as much as ten batches."""

@@ -20,7 +20,15 @@ from slimscale.threads.operator_network import GRID_THREADS
 from slimscale.threads.window import HISTORY_INTERVALS
 from slimscale.training.workloads import MOST_THREADS, Case
 
-__all__ = ["GRID", "Labelling", "RawCase", "cpu_values", "simulate_case", "unpack_samples"]
+__all__ = [
+    "GRID",
+    "Labelling",
+    "RawCase",
+    "cpu_values",
+    "look_at",
+    "simulate_case",
+    "unpack_samples",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -66,19 +74,25 @@ class RawCase:
 
 def simulate_case(case: Case, labelling: Labelling) -> RawCase:
     """Observe the case and measure its curve; the same case gives the same figures."""
-    rate = _rough_rate(case)
-    fast = rate * SHORTEST_SPAN_SECONDS > MOST_TASKS
-    rows, timing = _observe_fast(case, rate) if fast else _observe(case, rate)
+    packed, timing = look_at(case)
     earlier = np.full((2, SAMPLE_WIDTH), np.nan)
     if case.earlier_threads is not None:
         first = replace(case, threads=case.earlier_threads, seed=case.seed + 1, before=None)
         earlier[:], _ = _observe_fast(first, _rough_rate(first))
-    packed = np.full((MOST_SAMPLES, SAMPLE_WIDTH), np.nan)
-    packed[: len(rows)] = rows
     labels = np.full((CPU_VALUES, len(GRID)), np.nan)
     for row, quota in enumerate(cpu_values(case)):
         labels[row] = _measure(case, labelling, row, quota)
     return RawCase(packed, earlier, np.asarray(timing), labels)
+
+
+def look_at(case: Case) -> tuple[FloatArray, tuple[float, float, float]]:
+    """Packed scrapes and timing of a pod of this case at its thread count, as in `RawCase`."""
+    rate = _rough_rate(case)
+    fast = rate * SHORTEST_SPAN_SECONDS > MOST_TASKS
+    rows, timing = _observe_fast(case, rate) if fast else _observe(case, rate)
+    packed = np.full((MOST_SAMPLES, SAMPLE_WIDTH), np.nan)
+    packed[: len(rows)] = rows
+    return packed, timing
 
 
 def cpu_values(case: Case) -> list[float | None]:

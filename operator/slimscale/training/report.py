@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from slimscale.training.evaluate import GROUPS, LABEL_COUNTS, Judged
+from slimscale.training.evaluate import LABEL_COUNTS, Judged
 from slimscale.training.workloads import HELD_OUT_FAMILIES, Split
 
 __all__ = ["write_report"]
@@ -19,6 +19,7 @@ def write_report(
     folder: Path,
     *,
     compared: Sequence[Judged],
+    looks: Sequence[Judged],
     by_labels: Sequence[Judged],
     facts: dict[str, object],
 ) -> None:
@@ -27,17 +28,23 @@ def write_report(
     document = {
         "facts": facts,
         "compared": [judged.as_json() for judged in compared],
+        "looks": [judged.as_json() for judged in looks],
         "label_efficiency": [judged.as_json() for judged in by_labels],
     }
     text = json.dumps(document, indent=1, ensure_ascii=False)
     (folder / "threads-network.json").write_text(text + "\n", encoding="utf-8")
-    page = _page(compared, by_labels, facts)
+    page = _page(compared, looks, by_labels, facts)
     (folder / "threads-network.md").write_text(page, encoding="utf-8")
     if by_labels:
         _plot(folder / "threads-network.png", compared, by_labels)
 
 
-def _page(compared: Sequence[Judged], by_labels: Sequence[Judged], facts: dict[str, object]) -> str:
+def _page(
+    compared: Sequence[Judged],
+    looks: Sequence[Judged],
+    by_labels: Sequence[Judged],
+    facts: dict[str, object],
+) -> str:
     lines = [
         "# The operator network beside the analytic model and XGBoost",
         "",
@@ -53,7 +60,15 @@ def _page(compared: Sequence[Judged], by_labels: Sequence[Judged], facts: dict[s
         "",
     ]
     for split in (Split.HELD_OUT, Split.SEEN):
-        lines += _table(f"{split.value.capitalize()} families", compared, split)
+        lines += _table(f"{split.value.capitalize()} families, one choice", compared, split)
+    lines += [
+        "Next: each look is at the count that was chosen after the one before, and the operator"
+        " remembers what it saw. It keeps the best in the end, as what costs throughput is taken"
+        " back (`threads/verify.py`), which this comparison leaves out.",
+        "",
+    ]
+    for split in (Split.HELD_OUT, Split.SEEN):
+        lines += _table(f"{split.value.capitalize()} families, look after look", looks, split)
     if by_labels:
         lines += _label_table(by_labels)
     lines += ["## What ran", "", "| | |", "|---|---|"]
@@ -63,16 +78,15 @@ def _page(compared: Sequence[Judged], by_labels: Sequence[Judged], facts: dict[s
 
 def _table(title: str, compared: Sequence[Judged], split: Split) -> list[str]:
     lines = [f"## {title}", ""]
-    lines.append("| method | looks | rows | median | mean | p90 | p95 | worst |")
-    lines.append("|---|---|---:|---:|---:|---:|---:|---:|")
+    lines.append("| method | labels | looks | rows | median | mean | p90 | p95 | worst |")
+    lines.append("|---|---:|---|---:|---:|---:|---:|---:|---:|")
     for judged in (j for j in compared if j.split == split.value):
-        for group in GROUPS:
-            spread = judged.spreads.get(group)
-            if spread is None:
-                continue
+        for group, spread in judged.spreads.items():
             shares = (spread.median, spread.mean, spread.p90, spread.p95, spread.worst)
             figures = " | ".join(f"{100 * share:.2f} %" for share in shares)
-            lines.append(f"| {judged.method} | {group} | {spread.rows} | {figures} |")
+            lines.append(
+                f"| {judged.method} | {judged.labels or ''} | {group} | {spread.rows} | {figures} |"
+            )
     return [*lines, ""]
 
 

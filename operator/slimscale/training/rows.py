@@ -23,7 +23,7 @@ from slimscale.threads.window import WorkloadWindow, observe_window
 from slimscale.training.raw import GRID, RawCase, cpu_values, unpack_samples
 from slimscale.training.workloads import MOST_THREADS, Case
 
-__all__ = ["Rows", "observe_case", "rows_of"]
+__all__ = ["Rows", "look", "observe_case", "rows_of"]
 
 FloatArray = NDArray[np.float64]
 
@@ -57,23 +57,22 @@ def observe_case(case: Case, raw: RawCase) -> tuple[WorkloadWindow, Estimate] | 
     regime = Regime()
     if case.earlier_threads is not None:
         span = float(raw.earlier[1, 0] - raw.earlier[0, 0])
-        before = _look(case, raw.earlier, (span, span, 0.0), case.earlier_threads, regime)
+        before = look(
+            replace(case, threads=case.earlier_threads), raw.earlier, (span, span, 0.0), regime
+        )
         if before is not None and before[0].saturated:
             estimate = before[1]
             contention = estimate.parameters.contention_linear if estimate.crowd_seen else None
             regime = replace(regime.with_point(estimate.point), contention_linear=contention)
-    return _look(case, raw.samples, raw.timing, case.threads, regime)
+    return look(case, raw.samples, raw.timing, regime)
 
 
-def _look(
-    case: Case,
-    packed: FloatArray,
-    timing: Sequence[float] | FloatArray,
-    threads: int,
-    regime: Regime,
+def look(
+    case: Case, packed: FloatArray, timing: Sequence[float] | FloatArray, regime: Regime
 ) -> tuple[WorkloadWindow, Estimate] | None:
+    """The window and estimate of one look at the case's own thread count, with that memory."""
     interval, window_seconds, steady_from = (float(t) for t in timing)
-    plant = Plant(case.workload, case.host, threads=threads, seed=0)  # for its outside only
+    plant = Plant(case.workload, case.host, threads=case.threads, seed=0)  # for its outside only
     samples = unpack_samples(packed, plant.pod_uid)
     now_seconds = samples[-1].sampled_at_seconds
     # Their smallest values are whole seconds, for people; simulated windows may be shorter.

@@ -1,6 +1,7 @@
 """`train`: simulate, fit, write the weights and their card. Seeded, with progress shown."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from slimscale.training.network import OperatorNetwork
 from slimscale.training.tensors import Tensors, standardisation_of, tensors_of
 from slimscale.training.workloads import Split
 
-__all__ = ["TrainSettings", "fit_network", "load_or_make", "predict", "train"]
+__all__ = ["TrainSettings", "finish", "fit_network", "load_or_make", "predict", "train"]
 
 FloatArray = NDArray[np.float64]
 
@@ -40,9 +41,9 @@ class TrainSettings:
     cases: dict[Split, int] = field(
         default_factory=lambda: {
             Split.VALIDATION: 1000,
-            Split.SEEN: 400,
-            Split.HELD_OUT: 600,
-            Split.TRAIN: 20_000,
+            Split.SEEN: 200,
+            Split.HELD_OUT: 400,
+            Split.TRAIN: 24_000,
         }
     )
     tolerance: float = 0.01
@@ -69,6 +70,20 @@ def train(
     network = fit_network(
         data[Split.TRAIN], data[Split.VALIDATION], settings=settings, console=console
     )
+    seconds = {"data": round(made - began), "fit": round(time.monotonic() - made)}
+    return finish(network, data, out=out, settings=settings, seconds=seconds, console=console)
+
+
+def finish(
+    network: OperatorNetwork,
+    data: Mapping[Split, Dataset],
+    *,
+    out: Path,
+    settings: TrainSettings,
+    seconds: Mapping[str, int],
+    console: Console,
+) -> dict[str, object]:
+    """Judge the network on the test splits, write weights and card; returns the card."""
     metrics: dict[str, Spread] = {}
     for split in (Split.SEEN, Split.HELD_OUT):
         truth = smooth_truth(data[split].labels.astype(np.float64))
@@ -88,7 +103,7 @@ def train(
             "tolerance": settings.tolerance,
             "loss": asdict(settings.weights),
             "fit": asdict(settings.fit),
-            "seconds": {"data": round(made - began), "fit": round(time.monotonic() - made)},
+            "seconds": dict(seconds),
         },
         metrics=metrics,
         data_hash=data[Split.TRAIN].digest,

@@ -58,6 +58,11 @@ class Case:
 
 _SPLITS = tuple(Split)
 _LEAST_QUOTA_CORES = 0.25
+NEAR_KNEE_FROM = 20_000
+"""Training cases from this number on are observed near their knee: where the operator stands after
+its first choice, and where contention begins to show."""
+_NEAR = 0.6
+"""Standard deviation of log k about the knee's."""
 
 
 def draw_case(split: Split, index: int, *, seed: int) -> Case:
@@ -68,19 +73,32 @@ def draw_case(split: Split, index: int, *, seed: int) -> Case:
         draw_workload(int(rng.integers(2**31)), index, families=families) for _ in range(2)
     )
     other = max(_LEAST_QUOTA_CORES, _log_uniform(rng, _LEAST_QUOTA_CORES, drawn.host.cores))
+    case_seed = int(rng.integers(2**31))
+    threads = round(_log_uniform(rng, 1, 64))
+    if split is Split.TRAIN and index >= NEAR_KNEE_FROM:
+        near = _knee_threads(drawn.workload, drawn.host) * math.exp(rng.normal(0.0, _NEAR))
+        threads = min(max(round(near), 1), MOST_THREADS)
     return Case(
         split=split,
         index=index,
-        seed=int(rng.integers(2**31)),
+        seed=case_seed,
         family=drawn.family,
         workload=drawn.workload,
         host=drawn.host,
-        threads=round(_log_uniform(rng, 1, 64)),
+        threads=threads,
         earlier_threads=round(_log_uniform(rng, 1, 64)) if rng.random() < 0.5 else None,
         before=before.workload if rng.random() < 0.25 else None,
         other_quota_cores=other if rng.random() < 0.25 else None,
         window_tasks=_log_uniform(rng, 300, 4000),
     )
+
+
+def _knee_threads(workload: Workload, host: Host) -> float:
+    """Where the asymptotes cross, without contention."""
+    cores = min(host.quota_cores or math.inf, float(host.cores))
+    cpu = workload.cpu.mean_seconds + workload.dispatch.mean_seconds
+    cycle = cpu + workload.blocking.mean_seconds
+    return cycle / max(cpu / cores, workload.dispatch.mean_seconds)
 
 
 def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
