@@ -51,6 +51,7 @@ from slimscale.threads.window import WorkloadWindow
 
 __all__ = ["Recommendation", "recommend"]
 
+WINDOWS_TO_END_A_SEARCH = 8
 PREDICTED = "Predict"
 """The first tier, in the memo and in the status."""
 
@@ -168,7 +169,7 @@ def recommend(
         if ready
         else None
     )
-    if ready and probe is None:
+    if ready and probe is None and _seen_enough(memo, window):
         memo = replace(memo, regime=replace(memo.regime, searched=True))
     if probe is not None:
         steps.append(
@@ -313,6 +314,12 @@ def _must_leave(current: PodTarget, spec: SimWorkloadSpec, bounds: CpuBounds) ->
     if bounds.adjustable and limit is not None and limit > bounds.most:
         return f"the limit of {limit}m is above {bounds.most}m ({bounds.reason})"
     return ""
+
+
+def _seen_enough(memo: Memo, window: WorkloadWindow) -> bool:
+    """One window without room may be chance: the search ends when several agree."""
+    here = [p.windows for p in memo.regime.points if p.threads == window.threads]
+    return max(here, default=0) >= WINDOWS_TO_END_A_SEARCH
 
 
 def _may_probe(verdict: Verdict, current: PodTarget, *, memo: Memo, case: _Case) -> bool:
