@@ -60,7 +60,7 @@ def point(of: Curve, threads: int, *, repeat: int = 0, factor: float = 1.0) -> P
     rate = bounded_curve(load, threads, cores=2, quota_cores=of.quota_cores)[-1]
     tasks = round(float(rate) * factor)
     held = load.dispatch.mean_seconds
-    wall = float(solved.mean_blocked[-1] + solved.mean_at_cpu[-1]) / max(tasks, 1)
+    wall = float(solved.mean_blocked[-1] + solved.mean_at_cpu[-1]) / float(rate)
     computed = load.cpu.mean_seconds
     task_counts, dispatch_counts = [0] * BUCKETS, [0] * BUCKETS
     task_counts[_bucket(wall)] = tasks

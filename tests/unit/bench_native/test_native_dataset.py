@@ -92,6 +92,47 @@ def test_tasks_that_came_out_longer_by_chance_do_not_count_as_slowness() -> None
     assert unlucky.repeats[4, 2] == pytest.approx(of.rates[4], rel=0.04)
 
 
+def test_cpu_that_others_took_is_not_the_loads_own_slowness() -> None:
+    load = workload(blocking=0.0, dispatch=20e-6)
+    of = measured(curve(load, quota_cores=None), factors=(1.0,))
+    halved = tuple(
+        replace(
+            p,
+            tasks=round(p.tasks * 0.6),
+            task_cpu_seconds=p.task_cpu_seconds * 0.6,
+            cpu_usage_seconds=(p.cpu_usage_seconds or 0.0) * 0.6,
+            drawn_cpu_seconds=p.drawn_cpu_seconds * 0.6,
+            drawn_dispatch_seconds=p.drawn_dispatch_seconds * 0.6,
+            dispatch_seconds=p.dispatch_seconds * 0.6,
+            task_runqueue_seconds=p.threads - (p.task_cpu_seconds + p.dispatch_seconds) * 0.6,
+        )
+        for p in of.points
+    )
+    disturbed = replace(of, points=halved)
+    assert disturbed.raw_repeats == pytest.approx(0.6 * of.raw_repeats, rel=0.01)
+    assert disturbed.rates == pytest.approx(of.rates, rel=0.03)
+    quiet = replace(of, points=of.points)
+    assert quiet.rates == pytest.approx(quiet.raw_repeats[:, 0], rel=0.03)
+
+
+def test_a_standstill_of_the_quota_is_the_loads_own() -> None:
+    load = workload(blocking=0.0, dispatch=20e-6)
+    of = measured(curve(load, quota_cores=1.0), factors=(1.0,))
+    halved = tuple(
+        replace(
+            p,
+            tasks=round(p.tasks * 0.7),
+            drawn_cpu_seconds=p.drawn_cpu_seconds * 0.7,
+            drawn_dispatch_seconds=p.drawn_dispatch_seconds * 0.7,
+            throttled_periods=4,
+        )
+        for p in of.points
+        if p.threads > 1
+    )
+    throttled = replace(of, points=halved)
+    assert throttled.repeats == pytest.approx(throttled.raw_repeats, rel=0.01)
+
+
 def test_a_point_is_what_grew_between_two_looks() -> None:
     raw = {
         "monotonic_seconds": 5.0, "threads_applied": 2, "tasks_total": 10, "blocked_seconds": 1.0,

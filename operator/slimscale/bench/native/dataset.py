@@ -43,6 +43,11 @@ _POINT_COLUMNS = (
     "drawn_cpu_seconds", "drawn_blocking_seconds", "drawn_dispatch_seconds",
 )  # fmt: skip
 _LEAST_CUT = 0.8
+_MOST_TAKEN = 0.6
+"""Of the CPU, by others."""
+_ALWAYS_READY, _ENOUGH_READY = 0.9, 2.5
+"""Share of the threads that are ready on average, and ready threads a CPU, from which no CPU is
+ever without one."""
 _READY = 512.0
 """Outstanding beside the threads where the load has no bound (images/nativepool/pool.c)."""
 
@@ -82,17 +87,22 @@ class MeasuredCurve:
 
     @cached_property
     def repeats(self) -> FloatArray:
-        """What the repeats would have done with tasks of the load's own means; shape as raw.
+        """What the repeats would have done by themselves: without chance, alone on the machine.
 
-        A window of 0.2 s draws a few hundred tasks, whose mean differs from the load's by chance.
-        The closed network says what so much longer or shorter tasks do to the throughput (a
-        control variate: the model only weighs a difference that is known exactly). And where every
-        period was throttled the CPU used is the quota in the long run, whatever part of a period
-        the window cut off.
+        - A window of 0.2 s draws a few hundred tasks, whose mean differs from the load's. The
+          closed network says what so much longer or shorter tasks do to the throughput (a control
+          variate: the model only weighs a difference that is known exactly).
+        - Where every period was throttled the CPU used is the quota in the long run, whatever part
+          of a period the window cut off.
+        - Others ran on the machine too. Where no thread could wait for one of its own, waiting for
+          a CPU was their doing; where all threads were ready all the time, all CPUs would have been
+          used.
+
+        Shape as raw.
         """
         rows = [
             [
-                p.tasks / p.seconds * self._luck(p) * self._standstill(p)
+                p.tasks / p.seconds * self._luck(p) * self._standstill(p) * self._company(p)
                 for p in self.points
                 if p.threads == count
             ]
@@ -110,6 +120,22 @@ class MeasuredCurve:
         found = quota * point.seconds / used
         # Further off, the two readings of task counter and group were themselves apart.
         return found if _LEAST_CUT <= found <= 1.0 / _LEAST_CUT else 1.0
+
+    def _company(self, point: Point) -> float:
+        """What others on the machine took of the throughput, as a factor."""
+        queued, used = point.task_runqueue_seconds, point.cpu_usage_seconds
+        if queued is None or not used or self.curve.workload.waiting is Waiting.SPIN:
+            return 1.0
+        life = point.threads * point.seconds
+        reach = self.cores_in_reach
+        if point.threads <= min(reach, self.cores):
+            return 1.0 / (1.0 - min(queued / life, _MOST_TAKEN))
+        ready = (point.task_cpu_seconds + queued + point.dispatch_seconds) / life
+        crowded = ready > _ALWAYS_READY or ready * point.threads > _ENOUGH_READY * self.cores
+        stopped = bool(point.throttled_periods) and reach < self.cores
+        if not crowded or stopped:
+            return 1.0
+        return min(max(reach * point.seconds / used, 1.0), 1.0 / (1.0 - _MOST_TAKEN))
 
     def _luck(self, point: Point) -> float:
         """Throughput with the load's means over throughput with those drawn, by the model."""
