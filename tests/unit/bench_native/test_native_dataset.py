@@ -72,8 +72,9 @@ def test_a_bounded_load_is_not_taken_for_saturated_beyond_its_bound() -> None:
 
 
 def test_between_measured_counts_the_model_gives_the_bend_and_the_measurement_the_height() -> None:
-    of = measured(factors=(0.9, 0.9, 0.9))
-    fine = measured(curve(threads=tuple(range(1, 33))), factors=(0.9, 0.9, 0.9))
+    of = measured(curve(quota_cores=1.0), factors=(0.9, 0.9, 0.9))
+    every = tuple(range(1, 33))
+    fine = measured(curve(threads=every, quota_cores=1.0), factors=(0.9, 0.9, 0.9))
     for count in (1, 3, 8, 12, 23, 32):
         assert of.rate_at(count) == pytest.approx(fine.rates[count - 1], rel=0.01)
     assert of.rate_at(1000) == pytest.approx(of.rates[-1])
