@@ -122,7 +122,7 @@ def weigh(proposal: Proposal, *, spec: SimWorkloadSpec, memo: Memo, now_seconds:
         )
         return Verdict(current, False, tuple(steps), (), settled=True)
     waiting = dwell_seconds(spec, memo, now_seconds)
-    if proposal.gain > URGENT_GAIN and proposal.confidence is Confidence.HIGH:
+    if _is_urgent(proposal, wanted, memo):
         waiting -= spec.tuning.min_dwell_seconds / 2
     if waiting > 0 and not first:
         steps.append(
@@ -133,6 +133,16 @@ def weigh(proposal: Proposal, *, spec: SimWorkloadSpec, memo: Memo, now_seconds:
         return Verdict(current, False, tuple(steps), proposals)
     steps.append(_step("Accepted", why))
     return Verdict(wanted, True, tuple(steps), ())
+
+
+def _is_urgent(proposal: Proposal, wanted: PodTarget, memo: Memo) -> bool:
+    """Much is to be gained, and the last change is judged already or is only being corrected."""
+    if proposal.gain <= URGENT_GAIN or proposal.confidence is not Confidence.HIGH:
+        return False
+    if memo.pending is None:
+        return True
+    ends = sorted((memo.pending.before.threads, memo.pending.after.threads))
+    return ends[0] <= wanted.threads <= ends[1]
 
 
 def _needless(wanted: PodTarget, proposal: Proposal, memo: Memo) -> DecisionStep | None:
