@@ -12,7 +12,7 @@ from slimscale.bench.report import Ran, write_report
 from slimscale.bench.results import Results
 from slimscale.bench.scenarios import Suite, quick_suite, steady_hours, suite
 from slimscale.bench.suite import Plan, Progress, code_version, run_plan
-from slimscale.bench.tables import print_summary
+from slimscale.bench.tables import print_summary, print_worst
 from slimscale.exceptions import SlimError
 
 __all__ = ["Request", "bench_threads"]
@@ -65,6 +65,7 @@ def bench_threads(request: Request) -> None:
         results = run_plan(plan, progress)
         steady = _steady(request, plan, progress) if request.out is not None else None
     print_summary(results, console)
+    print_worst(results, plan.policies[0], console)
     if request.out is not None:
         ran = Ran(
             command=_command(request),

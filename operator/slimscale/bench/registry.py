@@ -18,6 +18,7 @@ from slimscale.bench.baselines.thread_reinforcer import Restart, ThreadReinforce
 from slimscale.bench.curves import PhaseCurves
 from slimscale.bench.policy import ThreadPolicy, cores_in_reach
 from slimscale.simulate.workload import Host
+from slimscale.threads.predictor import AnalyticPredictor
 
 __all__ = [
     "ABLATIONS",
@@ -69,6 +70,9 @@ AUTOTHREAD: dict[str, Builder] = {
     "autothread-efficiency": _efficient,
 }
 ABLATIONS: dict[str, Builder] = {
+    "autothread-analytic": lambda _: AutoThread(
+        "autothread-analytic", predictor=AnalyticPredictor()
+    ),
     "autothread-no-tier-1": _auto("autothread-no-tier-1", tuning={"online": False}),
     "autothread-no-tier-2": _auto("autothread-no-tier-2", tuning={"cpuAware": False}),
     "autothread-no-tier-3": _auto("autothread-no-tier-3", tuning={"search": False}),

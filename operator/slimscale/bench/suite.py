@@ -6,10 +6,11 @@ for the code that made it: after a change of that code it is made again.
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -255,10 +256,20 @@ def _runs(plan: Plan, learned: _Learned, pool: Pool, progress: Progress) -> list
 
 
 def _run(unit: _Unit) -> list[RunRecord]:
-    seed = unit.setting.seed
-    return [
-        run_policy(unit.scenario, build(name, unit.setting), seed=seed) for name in unit.policies
-    ]
+    """Policies that are never asked and begin with the same count do the same: they share a run."""
+    records: list[RunRecord] = []
+    of_count: dict[int, RunRecord] = {}
+    for name in unit.policies:
+        policy = build(name, unit.setting)
+        never_asked = math.isinf(policy.step_seconds)
+        threads = policy.start(unit.scenario.host) if never_asked else 0
+        record = of_count.get(threads) if never_asked else None
+        if record is None:
+            record = run_policy(unit.scenario, policy, seed=unit.setting.seed)
+        if never_asked:
+            of_count[threads] = record
+        records.append(replace(record, policy=name))
+    return records
 
 
 def code_version() -> str:

@@ -8,7 +8,7 @@ from slimscale.bench.dynamics import recoveries, regret
 from slimscale.bench.results import Results
 from slimscale.bench.scenarios import SHAPES, shape_of
 
-__all__ = ["print_summary", "shares_of_best"]
+__all__ = ["print_summary", "print_worst", "shares_of_best"]
 
 BEST = "best-per-phase"
 
@@ -54,6 +54,25 @@ def print_summary(results: Results, console: Console) -> None:
         " that had to be followed, until within 5 % of the phase's best (inf: not reached).",
         style="dim",
     )
+
+
+def print_worst(results: Results, policy: str, console: Console, *, count: int = 10) -> None:
+    """The scenarios in which `policy` lies furthest below the best, beside what did better."""
+    mine = shares_of_best(results, policy)
+    if not mine:
+        return
+    others = {p: shares_of_best(results, p) for p in results.policies if p not in (policy, BEST)}
+    table = Table(title=f"where {policy} loses most")
+    table.add_column("scenario", no_wrap=True)
+    table.add_column("share", justify="right")
+    table.add_column("better there", no_wrap=True)
+    for name, share in sorted(mine.items(), key=lambda item: item[1])[:count]:
+        ahead = sorted(
+            ((o[name], p) for p, o in others.items() if o.get(name, 0.0) > share), reverse=True
+        )
+        shown = ", ".join(f"{p} {value:.2f}" for value, p in ahead[:3])
+        table.add_row(name, f"{share:.3f}", shown or "-")
+    console.print(table)
 
 
 def _recovery(results: Results, policy: str) -> tuple[str, str]:

@@ -112,6 +112,16 @@ def test_the_operators_decide_finds_many_threads_for_waiting_work() -> None:
     assert run.total_tasks > 5 * still.total_tasks
 
 
+def test_the_operators_memory_is_carried_from_question_to_question() -> None:
+    policy = AutoThread()
+    run_policy(STEADY, policy, seed=1)
+    assert policy.last is not None
+    regime = policy.last.memo["regime"]
+    assert isinstance(regime, dict)
+    # What was measured under the first count is still known under the last one.
+    assert len({point["threads"] for point in regime["points"]}) >= 2
+
+
 def test_a_spec_that_keeps_the_cpu_never_sets_a_quota() -> None:
     limited = LoadScenario("x", Host(4, 2.0), ((0.0, make_workload()),), 60.0)
     run = run_policy(limited, AutoThread(), seed=1)

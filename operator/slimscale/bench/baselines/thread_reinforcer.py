@@ -28,8 +28,10 @@ FEWEST_TASKS, LONGEST_SECONDS = 30, 10.0
 """A candidate that is slower than that runs on, or its counters would be chance."""
 DRIFT = 0.25
 """Relative change of a task's time or of the throughput that counts as another load."""
-DRIFT_STEPS = 3
-"""In a row: about one interval of the operator's metrics."""
+DRIFT_STEPS = 2
+"""In a row."""
+DRIFT_TASKS, DRIFT_SECONDS = 200, 15.0
+"""What a settled count is judged by: fewer tasks drift by chance, and each alarm costs a search."""
 MEMORY = 0.1
 """Weight of the newest step in what is remembered of the load."""
 
@@ -133,7 +135,9 @@ class ThreadReinforcer:
         """The candidate's run so far; None while too few tasks have finished to read anything."""
         since = self._since or newest.earlier
         view = view_between(since, newest.later, Host(newest.cores))
-        if view.tasks < FEWEST_TASKS and view.span_seconds < LONGEST_SECONDS:
+        tasks = DRIFT_TASKS if self._settled else FEWEST_TASKS
+        longest = DRIFT_SECONDS if self._settled else LONGEST_SECONDS
+        if view.tasks < tasks and view.span_seconds < longest:
             self._since = since
             return None
         self._since = None
