@@ -10,6 +10,7 @@ from slimscale.bench.native.dataset import load_curves, load_machine, write_data
 from slimscale.bench.native.plan import curve_plan
 from slimscale.bench.native.sweep import curve_line, known_curves, point_between
 from slimscale.inpod.cgroup import CgroupCpu
+from slimscale.simulate.workload import Waiting
 from tests.support.native_curves import curve, measured, point, workload
 
 
@@ -72,9 +73,9 @@ def test_a_bounded_load_is_not_taken_for_saturated_beyond_its_bound() -> None:
 
 
 def test_between_measured_counts_the_model_gives_the_bend_and_the_measurement_the_height() -> None:
-    of = measured(curve(quota_cores=1.0), factors=(0.9, 0.9, 0.9))
-    every = tuple(range(1, 33))
-    fine = measured(curve(threads=every, quota_cores=1.0), factors=(0.9, 0.9, 0.9))
+    load = replace(workload(), waiting=Waiting.SPIN)  # these are not corrected for company
+    of = measured(curve(load), factors=(0.9, 0.9, 0.9))
+    fine = measured(curve(load, threads=tuple(range(1, 33))), factors=(0.9, 0.9, 0.9))
     for count in (1, 3, 8, 12, 23, 32):
         assert of.rate_at(count) == pytest.approx(fine.rates[count - 1], rel=0.01)
     assert of.rate_at(1000) == pytest.approx(of.rates[-1])
