@@ -13,10 +13,15 @@ $(VENV)/.ready: requirements/dev.txt pyproject.toml
 	$(PY) -m pip install --quiet --no-deps --no-build-isolation -e .
 	touch $@
 
+# torch and XGBoost: 6 GB that neither the demo nor the cluster's tests need
+$(VENV)/.train: $(VENV)/.ready requirements/train.txt
+	$(PY) -m pip install --quiet --require-hashes -r requirements/train.txt
+	touch $@
+
 demo: $(VENV)/.ready ## a cluster, the operator, a simulation that gets faster: one command
 	$(PY) -m e2e.demo
 
-test: $(VENV)/.ready ## unit, property, component and contract tests
+test: $(VENV)/.train ## unit, property, component and contract tests
 	$(PY) -m pytest tests
 
 e2e: $(VENV)/.ready ## the tests that need a real cluster (makes it first)
@@ -32,8 +37,11 @@ fix: $(VENV)/.ready ## format and mend what the linter can
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
-bench: $(VENV)/.ready ## measure the simulation over thread counts and CPU quotas (root, about 8 minutes)
-	PYTHONPATH=images/simserver $(PY) -m simserver sweep --markdown docs/results/simserver-sweep.md
+train: $(VENV)/.train ## simulate loads and train the operator network again (under 30 minutes on 2 cores)
+	$(PY) -m slimscale.training train
+
+bench: $(VENV)/.train ## measure every way to choose threads on simulated loads and write docs/results (about 30 minutes)
+	$(VENV)/bin/slimscale bench threads --out docs/results
 
 docs: generate ## the generated part of docs/
 
@@ -41,4 +49,4 @@ clean: ## remove the virtual environment and the test cluster
 	-if [ -x $(PY) ]; then $(PY) -m e2e.cluster down; else echo "no $(VENV): a cluster of this checkout stays; make test, then make clean"; fi
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache
 
-.PHONY: help demo test e2e verify generate fix bench docs clean
+.PHONY: help demo test e2e verify generate fix train bench docs clean

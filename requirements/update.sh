@@ -8,7 +8,8 @@ pin() { # output extras...
   uv pip compile "${flags[@]}" \
     "${@/#/--extra=}" pyproject.toml -o "requirements/$out.txt"
 }
-pin dev operator cli dev sim
+pin dev operator cli dev sim simulate bench
 pin operator operator
 pin sim sim
+pin train operator cli dev sim simulate bench train
 uv pip compile "${flags[@]}" -o requirements/build.txt - <<<'hatchling>=1.27'
