@@ -352,7 +352,8 @@ def _shape(quantiles: tuple[float, ...], count: int, mean_seconds: float) -> Flo
     """log Q(p)/mean; zeros (a constant time) where the pods serve no such histogram."""
     if len(quantiles) != count or mean_seconds <= 0:
         return np.zeros(count)
-    return np.log(np.maximum(np.asarray(quantiles), 1e-3 * mean_seconds) / mean_seconds)
+    shares = np.maximum(np.asarray(quantiles), 1e-3 * mean_seconds) / mean_seconds
+    return np.asarray(np.log(shares), dtype=np.float64)
 
 
 def _history(window: WorkloadWindow) -> FloatArray:

@@ -125,7 +125,8 @@ class OperatorWeights:
             (trunk.reshape(rows * points, width) - self.trunk_mean) / self.trunk_scale, self.trunk
         ).reshape(rows, points, -1)
         product = np.einsum("mpw,mw->mp", basis, coefficients) / math.sqrt(basis.shape[2])
-        return np.clip(product + self.bias, -LARGEST_CORRECTION, LARGEST_CORRECTION)
+        corrections = np.clip(product + self.bias, -LARGEST_CORRECTION, LARGEST_CORRECTION)
+        return np.asarray(corrections, dtype=np.float64)
 
 
 _VECTORS = (

@@ -28,7 +28,7 @@ def boosted_best_threads(train: Dataset, test: Dataset, *, seed: int) -> IntArra
     model = _regressor(seed)
     model.fit(train.branch, best)
     counts = np.rint(np.exp(model.predict(test.branch).astype(np.float64)))
-    return np.clip(counts, 1, MOST_THREADS).astype(np.int64)
+    return np.asarray(np.clip(counts, 1, MOST_THREADS), dtype=np.int64)
 
 
 def boosted_curves(train: Dataset, test: Dataset, *, seed: int) -> FloatArray:

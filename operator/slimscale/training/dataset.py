@@ -11,6 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,8 +142,8 @@ def _pool(workers: int | None) -> ProcessPoolExecutor:
 
 def _load_chunk(plan: Plan, chunk: tuple[Split, int, int]) -> Dataset:
     split, first, count = chunk
-    with np.load(plan.path(*chunk), allow_pickle=False) as arrays:
-        whole = {field.name: arrays[field.name] for field in fields(RawCase)}
+    with np.load(plan.path(*chunk), allow_pickle=False) as file:
+        whole = {field.name: file[field.name] for field in fields(RawCase)}
     found: list[Rows] = []
     owners: list[int] = []
     for offset in range(count):
@@ -151,15 +152,11 @@ def _load_chunk(plan: Plan, chunk: tuple[Split, int, int]) -> Dataset:
         if rows is not None:
             found.append(rows)
             owners.extend([first + offset] * len(rows.branch))
-    return Dataset(
-        case=np.asarray(owners, dtype=np.int64),
-        **{
-            field.name: np.concatenate([getattr(rows, field.name) for rows in found]).astype(
-                np.float32
-            )
-            for field in fields(Rows)
-        },
-    )
+    arrays: dict[str, Any] = {
+        field.name: np.concatenate([getattr(rows, field.name) for rows in found], dtype=np.float32)
+        for field in fields(Rows)
+    }
+    return Dataset(case=np.asarray(owners, dtype=np.int64), **arrays)
 
 
 def _make_chunk(plan: Plan, split: Split, first: int, count: int) -> None:
@@ -170,11 +167,9 @@ def _make_chunk(plan: Plan, split: Split, first: int, count: int) -> None:
     path = plan.path(split, first, count)
     unfinished = path.with_suffix(f".{os.getpid()}.part")
     with unfinished.open("wb") as file:
-        np.savez_compressed(
-            file,
-            **{
-                field.name: np.stack([getattr(case, field.name) for case in cases])
-                for field in fields(RawCase)
-            },
-        )
+        arrays: dict[str, Any] = {
+            field.name: np.stack([getattr(case, field.name) for case in cases])
+            for field in fields(RawCase)
+        }
+        np.savez_compressed(file, **arrays)
     unfinished.replace(path)

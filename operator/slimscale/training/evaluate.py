@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +39,7 @@ MODEL_FEATURES = tuple(name for name in TRUNK_FEATURES if "analytic" in name or 
 LOOKS = 4
 ABLATION_LABELS = 5000
 """The ablations are trained on so many workloads, as the network of the label table is."""
-STEPS, SMALL_BATCH, MOST_EPOCHS = 1000, 96, 300
+STEPS, SMALLEST_BATCH, MOST_EPOCHS = 800, 32, 200
 GROUPS = ("all", "first look", "second look")
 
 
@@ -146,11 +147,9 @@ def compare(
     found = judge.curves(
         "analytic", lambda d: d.analytic.astype(np.float64), labels=None, seed=seed
     )
-    found += judge.curves(
-        "operator network", lambda d: predict(network, d), labels=count, seed=seed
-    )
+    found += judge.curves("operator network", partial(predict, network), labels=count, seed=seed)
     for name, weights, bounded in _ablations():
-        seen = (lambda d: d) if bounded else _without_model
+        seen = _whole if bounded else _without_model
         other = fit_network(
             seen(part),
             seen(few),
@@ -161,13 +160,13 @@ def compare(
         )
         found += judge.curves(
             name,
-            lambda d, other=other, seen=seen: predict(other, seen(d)),
+            partial(_predict_of, other, seen),
             labels=ABLATION_LABELS,
             seed=seed,
         )
     found += judge.threads(
         "paper-style, seven features",
-        lambda d: paper_style_threads(part, d, seed=seed),
+        partial(paper_style_threads, part, seed=seed),
         labels=ABLATION_LABELS,
         seed=seed,
     )
@@ -195,6 +194,16 @@ def _ablations() -> list[tuple[str, LossWeights, bool]]:
         ("no decision loss", LossWeights(decision=0.0), True),
         ("no physics", LossWeights(decision=0.0, shape=0.0, balance=0.0), False),
     ]
+
+
+def _predict_of(
+    network: OperatorNetwork, seen: Callable[[Dataset], Dataset], data: Dataset
+) -> FloatArray:
+    return predict(network, seen(data))
+
+
+def _whole(data: Dataset) -> Dataset:
+    return data
 
 
 def _without_model(data: Dataset) -> Dataset:
@@ -227,19 +236,19 @@ def label_efficiency(
             )
             found += judge.curves(
                 "operator network",
-                lambda d, network=network: predict(network, d),
+                partial(predict, network),
                 labels=count,
                 seed=seed,
             )
             found += judge.threads(
                 "XGBoost k*",
-                lambda d, part=part, seed=seed: boosted_best_threads(part, d, seed=seed),
+                partial(boosted_best_threads, part, seed=seed),
                 labels=count,
                 seed=seed,
             )
             found += judge.curves(
                 "XGBoost curve",
-                lambda d, part=part, seed=seed: boosted_curves(part, d, seed=seed),
+                partial(boosted_curves, part, seed=seed),
                 labels=count,
                 seed=seed,
             )
@@ -247,9 +256,10 @@ def label_efficiency(
 
 
 def _for_few(settings: TrainSettings, rows: int, *, seed: int) -> TrainSettings:
-    """Enough epochs for about STEPS steps: few labels are seen more often, up to a limit."""
-    epochs = max(settings.fit.epochs, min(MOST_EPOCHS, STEPS * SMALL_BATCH // rows))
-    return replace(settings, fit=replace(settings.fit, seed=seed, epochs=epochs, batch=SMALL_BATCH))
+    """About STEPS steps: few labels come in small batches and are seen more often, up to a limit."""
+    batch = max(SMALLEST_BATCH, min(settings.fit.batch, rows // SMALLEST_BATCH))
+    epochs = max(settings.fit.epochs, min(MOST_EPOCHS, STEPS * batch // rows))
+    return replace(settings, fit=replace(settings.fit, seed=seed, epochs=epochs, batch=batch))
 
 
 def first_workloads(data: Dataset, count: int, *, seed: int) -> Dataset:

@@ -66,7 +66,8 @@ def fit(
     step = 0
     for epoch in range(settings.epochs):
         network.train()
-        for index in torch.randperm(len(train), generator=generator).split(settings.batch):
+        order = torch.randperm(len(train), generator=generator)
+        for index in torch.split(order, settings.batch):
             batch = train.take(index)
             noise = torch.randn(batch.branch.shape, generator=generator)
             branch = batch.branch + settings.feature_noise * noise * network.branch_scale
@@ -83,7 +84,7 @@ def fit(
                 part = index[: settings.balance_rows]
                 loss = loss + weights.balance * equations.loss(network, part, generator)
             optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
             optimiser.step()
             schedule.step()

@@ -55,6 +55,10 @@ class OperatorNetwork(nn.Module):
         """`bounded` False: the ablation without physics, log T = g with no bound and no base."""
         super().__init__()
         self.bounded = bounded
+        self.branch_mean: Tensor
+        self.branch_scale: Tensor
+        self.trunk_mean: Tensor
+        self.trunk_scale: Tensor
         for name in Standardisation.__slots__:
             self.register_buffer(name, getattr(standardisation, name).float())
         branch_inputs = len(standardisation.branch_mean)
@@ -67,6 +71,7 @@ class OperatorNetwork(nn.Module):
         self.bias = nn.Parameter(torch.zeros(()))
         with torch.no_grad():  # begin near the queueing model
             last = self.branch[-1]
+            assert isinstance(last, nn.Linear)  # noqa: S101 - for the type checker
             last.weight.mul_(0.1)
             last.bias.zero_()
             self.state_head.weight.mul_(0.01)

@@ -73,7 +73,8 @@ def paper_style_threads(
     network = PaperStyleNetwork()
     optimiser = torch.optim.AdamW(network.parameters(), lr=2e-3, weight_decay=1e-4)
     for _ in range(epochs):
-        for index in torch.randperm(len(features), generator=generator).split(batch):
+        order = torch.randperm(len(features), generator=generator)
+        for index in torch.split(order, batch):
             threads, contention = network(features[index])
             predicted = _log_throughput(ratio[index], observed[index], contention)
             loss = (
@@ -82,13 +83,13 @@ def paper_style_threads(
                 + SUPERVISED * ((threads - best[index]) ** 2).mean()
             )
             optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimiser.step()
     network.eval()
     with torch.no_grad():
         threads, _ = network(_tensor((test.branch[:, columns] - mean) / scale))
     counts = np.rint(np.exp(threads.numpy().astype(np.float64)))
-    return np.clip(counts, 1, MOST_THREADS).astype(np.int64)
+    return np.asarray(np.clip(counts, 1, MOST_THREADS), dtype=np.int64)
 
 
 def _targets(data: Dataset) -> tuple[Tensor, Tensor, Tensor]:

@@ -7,6 +7,7 @@ the analytic curve and its bound, and the measured throughput at some thread cou
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,10 +77,12 @@ def look(
     samples = unpack_samples(packed, plant.pod_uid)
     now_seconds = samples[-1].sampled_at_seconds
     # Their smallest values are whole seconds, for people; simulated windows may be shorter.
+    tuning: dict[str, Any] = {"window_seconds": window_seconds * (1.0 - 1e-9), "min_tasks": 10}
+    metrics: dict[str, Any] = {"interval_seconds": interval, "max_age_seconds": 1e9}
     result = observe_window(
         observation_of(plant, samples, now_seconds=now_seconds),
-        tuning=Tuning.model_construct(window_seconds=window_seconds * (1.0 - 1e-9), min_tasks=10),
-        metrics=Metrics.model_construct(interval_seconds=interval, max_age_seconds=1e9),
+        tuning=Tuning.model_construct(None, **tuning),
+        metrics=Metrics.model_construct(None, **metrics),
         now_seconds=now_seconds,
         not_before_seconds=steady_from,
     )

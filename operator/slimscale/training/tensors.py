@@ -99,7 +99,8 @@ def _outside(physics: NDArray[np.float64]) -> NDArray[np.float64]:
     """Throughput of blocking and CPU part alone with 1..MOST_THREADS threads."""
     blocking, cpu, _, cores = physics
     parameters = NetworkParameters(blocking, max(cpu, 1e-9), 0.0, max(cores, 0.001))
-    return throughput_table(parameters, [(parameters.cpu_servers, 0.0)], MOST_THREADS)[0]
+    table = throughput_table(parameters, [(parameters.cpu_servers, 0.0)], MOST_THREADS)
+    return np.asarray(table[0], dtype=np.float64)
 
 
 def _tensor(values: NDArray[np.float64]) -> Tensor:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -125,9 +126,7 @@ def load_or_make(folder: Path, settings: TrainSettings, console: Console) -> dic
         found = {}
         for split, count in settings.cases.items():
             task = progress.add_task(f"features {split.value}", total=count)
-            found[split] = load_split(
-                plan, split, progress=lambda cases, task=task: progress.advance(task, cases)
-            )
+            found[split] = load_split(plan, split, progress=partial(progress.advance, task))
     return found
 
 
@@ -171,7 +170,7 @@ def correction_of(network: OperatorNetwork, tensors: Tensors) -> FloatArray:
     network.eval()
     with torch.no_grad():
         curves = network(tensors.branch, tensors.trunk, tensors.log_bound, tensors.odds)
-    return curves.correction.numpy().astype(np.float64)
+    return np.asarray(curves.correction.numpy(), dtype=np.float64)
 
 
 def _progress(console: Console) -> Progress:

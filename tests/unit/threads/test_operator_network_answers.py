@@ -1,6 +1,7 @@
 """The operator network: bound by physics, and silent where it knows nothing."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from tests.support.operator_weights import (
 CORES = (0.5, 1.0, 2.0)
 
 
-def analytic(threads: int = 64, **changes: object) -> Surface:
+def analytic(threads: int = 64, **changes: Any) -> Surface:
     return AnalyticPredictor().surface(estimate_of(**changes), cpu_cores=CORES, max_threads=threads)
 
 
@@ -104,7 +105,7 @@ def test_the_analytic_model_answers_and_says_why(network: OperatorPredictor, wor
     ],
 )
 def test_loads_that_the_data_does_not_have_are_left_to_the_analytic_model(
-    changes: dict[str, object],
+    changes: dict[str, Any],
 ) -> None:
     surface = predictor().surface(estimate_of(**changes), cpu_cores=CORES, max_threads=64)
     assert np.array_equal(surface.tasks_per_second, analytic(**changes).tasks_per_second)
@@ -137,7 +138,8 @@ def features_of(scale: float) -> np.ndarray:
     estimate = estimate_of(truth)
     assert estimate.window is not None
     view = AnalyticPredictor().view(estimate, cpu_cores=(2.0,), max_threads=64)
-    return branch_features(Setting.of(estimate, estimate.window, view))[0]
+    features = branch_features(Setting.of(estimate, estimate.window, view))
+    return np.asarray(features[0])
 
 
 def test_the_network_reads_the_same_at_every_count_of_its_grid() -> None:

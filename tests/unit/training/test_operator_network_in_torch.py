@@ -34,7 +34,9 @@ def network(seed: int = 3) -> OperatorNetwork:
         )
     )
     with torch.no_grad():
-        made.branch[-1].weight.mul_(400.0)  # away from the start, where g is nearly 0
+        last = made.branch[-1]
+        assert isinstance(last, torch.nn.Linear)
+        last.weight.mul_(400.0)  # away from the start, where g is nearly 0
     return made
 
 
