@@ -73,3 +73,20 @@ def threads(  # noqa: PLR0917 - each is an option of its own on the command line
             only_list=list_policies,
         )
     )
+
+
+@bench_app.command(
+    "native",
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    epilog="Examples: slimscale bench native real; slimscale bench native validate",
+)
+def native(context: typer.Context) -> None:
+    """Real threads under real CPU quotas on this machine; say --help for its commands."""
+    try:
+        from slimscale.bench.native.__main__ import app
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("slimscale"):
+            raise
+        raise SlimError(f"{error.name} is missing; install slimscale[simulate,bench]") from error
+    app(context.args, prog_name="slimscale bench native", standalone_mode=False)

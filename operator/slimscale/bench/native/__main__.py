@@ -26,18 +26,28 @@ from slimscale.bench.native.report import write_validation
 from slimscale.bench.native.sweep import known_curves, sweep
 from slimscale.bench.native.validate import validate
 from slimscale.exceptions import SlimError
+from slimscale.threads.operator_network import load_operator
 from slimscale.threads.predictor import AnalyticPredictor, ThreadPredictor
+from slimscale.weights import read_weights
 
-app = typer.Typer(no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 console = Console(stderr=True)
 
 PLAN_SEED = 20261130
+WEIGHTS_NAME = "threads-operator"
 RAW = Path("build/native-curves.jsonl")
 RAW_REAL = Path("build/native-real.jsonl")
 RESULTS = Path("docs/results")
 
 Lock = Annotated[Path | None, typer.Option(help="Folder that says: somebody measures here.")]
 MostLoad = Annotated[float, typer.Option(help="Load average above which nothing is measured.")]
+
+
+@app.callback()
+def prepare() -> None:
+    """Measurements on this machine; each command prints where its results are."""
+    # So that control groups and locks are removed when somebody stops a sweep.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
 @app.command("build")
@@ -168,7 +178,9 @@ def libraries_command(
 
 def _predictors() -> dict[str, ThreadPredictor]:
     """Those that the operator can use: the analytic model, and the network where it is installed."""
-    return {"analytic": AnalyticPredictor()}
+    found = read_weights(WEIGHTS_NAME)
+    learned = {"network": load_operator(*found)} if found is not None else {}
+    return {"analytic": AnalyticPredictor(), **learned}
 
 
 def _progress() -> Progress:
@@ -182,8 +194,6 @@ def _progress() -> Progress:
 
 
 def main() -> None:
-    # So that control groups and locks are removed when somebody stops a sweep.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         app()
     except SlimError as error:

@@ -77,6 +77,7 @@ def validation_markdown(validation: Validation, machine: Mapping[str, Any]) -> s
         "",
         *_loss_table(validation, split),
         "",
+        *_fallbacks(validation),
         "![Measured against model, losses, and six of the curves](native-validation.png)",
         "",
     ]
@@ -105,6 +106,16 @@ def _loss_table(validation: Validation, split: Mapping[str, Sequence[CurveResult
             )
         lines.append(_row([way, *cells]))
     return lines
+
+
+def _fallbacks(validation: Validation) -> list[str]:
+    left = sum(c.fallbacks for c in validation.curves)
+    if not left:
+        return []
+    cases = sum(
+        len(v) for c in validation.curves for w, v in c.losses.items() if w == "operator, network"
+    )
+    return [f"The learned predictor left {left} of {cases} cases to the analytic model.", ""]
 
 
 def _row(cells: Sequence[str]) -> str:
