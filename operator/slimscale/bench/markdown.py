@@ -81,7 +81,7 @@ def _what_ran(document: dict[str, Any]) -> str:
         " and seed. Intervals are 95 % bootstrap intervals over scenarios and seeds; p values are"
         " of a paired sign-flip test over seeds, corrected by Holm. Policies are asked at their"
         " own pace (the operator every 5 s, and what it wants holds 1 s later); all may use 1 to"
-        " 256 threads. Figures are of a simulation: `docs/simulator.md` says how far it is valid."
+        " 256 threads. All figures are of a simulation."
     )
 
 

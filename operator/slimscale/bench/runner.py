@@ -164,10 +164,12 @@ class _Run:
             self.tasks.append(self.plant.tasks_done - self.done)
             self.done = self.plant.tasks_done
             self.threads.append(self.plant.threads)
-        while self.pending and self.pending[0][0] <= until + _CLOSE:
-            self._apply(self.pending.pop(0)[1])
+        due = [choice for at, choice in self.pending if at <= until + _CLOSE]
+        self.pending = self.pending[len(due) :]
         if self.asked_next <= until + _CLOSE:
-            self._ask()
+            self._ask()  # what it is shown ends before what was decided last begins to hold
+        for choice in due:
+            self._apply(choice)
 
     def _advance(self, until: float) -> None:
         seconds = until - self.now

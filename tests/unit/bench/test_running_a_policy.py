@@ -70,6 +70,13 @@ def test_a_view_never_mixes_two_thread_counts() -> None:
     assert [view.threads for view in policy.seen[:3]] == [2, 9, 3]
 
 
+def test_what_was_decided_holds_even_when_the_next_question_comes_at_that_moment() -> None:
+    policy = Scripted([Choice(9), Choice(3)], apply_delay_seconds=10.0)
+    run = run_policy(STEADY, policy, seed=1)
+    assert run.changes == ((0.0, 2), (20.0, 9), (30.0, 3))
+    assert [view.threads for view in policy.seen[:4]] == [2, 2, 9, 3]
+
+
 def test_the_load_changes_under_a_policy_that_does_nothing() -> None:
     slow = make_workload(cpu_seconds=0.1)
     run = run_policy(
