@@ -73,7 +73,8 @@ def next_probe(
 
     Only for a window under saturated demand whose count is the one in force: without waiting work
     the throughput says nothing about the thread count. `predicted` gives the model's tasks a
-    second at the present CPU: a step on which it expects a clear loss is made smaller or left out.
+    second at the present CPU, not yet moved onto measured points (their own rule is that half the way to a
+    worse one is open): a step on which it expects a clear loss is made smaller or left out.
     """
     if not window.saturated or regime.probes >= MOST_PROBES:
         return None

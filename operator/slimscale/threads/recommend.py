@@ -125,6 +125,7 @@ def recommend(
         memo = replace(memo, invalid_predictions=memo.invalid_predictions + 1)
         steps.append(DecisionStep("Predict", "Refused", problem, constrained=True))
         return _held(memo, window, f"{problem}; the last good values stay", steps)
+    modelled = prediction.surface
     prediction = replace(
         prediction, surface=through_measured(prediction.surface, memo.regime.points, cores=cores)
     )
@@ -165,9 +166,7 @@ def recommend(
     steps.extend(verdict.steps)
     ready = _may_probe(verdict, current, memo=memo, case=case)
     probe = (
-        _probe(estimate, memo, case, surface=prediction.surface, least=least, most=most)
-        if ready
-        else None
+        _probe(estimate, memo, case, surface=modelled, least=least, most=most) if ready else None
     )
     if ready and probe is None and _seen_enough(memo, window):
         memo = replace(memo, regime=replace(memo.regime, searched=True))
