@@ -16,6 +16,7 @@ from slimscale.training.dataset import Dataset
 from slimscale.training.judge import (
     Spread,
     chosen_threads,
+    noise_floor,
     smooth_truth,
     spread_of,
     throughput_loss,
@@ -74,6 +75,16 @@ class Judge:
         self._truth = {
             split: smooth_truth(data[split].labels.astype(np.float64)) for split in TEST_SPLITS
         }
+
+    def floor(self, *, seed: int) -> list[Judged]:
+        """What the noise of the measured curves alone makes of the best choice."""
+        found = []
+        for split in TEST_SPLITS:
+            labels = self.data[split].labels.astype(np.float64)
+            losses = noise_floor(labels, tolerance=self.tolerance, seed=seed)
+            spreads = {"all": spread_of(losses)}
+            found.append(Judged("the best choice itself", split.value, None, seed, spreads))
+        return found
 
     def look_after_look(
         self,
@@ -144,7 +155,8 @@ def compare(
     count = settings.cases[Split.TRAIN]
     part = first_workloads(data[Split.TRAIN], ABLATION_LABELS, seed=seed)
     few = first_workloads(data[Split.VALIDATION], ABLATION_LABELS // 5, seed=seed)
-    found = judge.curves(
+    found = judge.floor(seed=seed)
+    found += judge.curves(
         "analytic", lambda d: d.analytic.astype(np.float64), labels=None, seed=seed
     )
     found += judge.curves("operator network", partial(predict, network), labels=count, seed=seed)

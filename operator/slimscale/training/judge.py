@@ -15,6 +15,7 @@ __all__ = [
     "Spread",
     "chosen_threads",
     "corrected_curves",
+    "noise_floor",
     "smooth_truth",
     "spread_of",
     "throughput_loss",
@@ -78,6 +79,20 @@ def _curve(log_rates: FloatArray) -> FloatArray:
         if miss < best - 1e-12:
             best, fitted = miss, candidate
     return np.asarray(np.exp(np.interp(_LOG_THREADS, _LOG_GRID, fitted)))
+
+
+def noise_floor(labels: FloatArray, *, tolerance: float, seed: int) -> FloatArray:
+    """Losses of the true best choice where only the measurement's noise speaks against it, (R,).
+
+    The smoothed measurement is taken for the truth, the residuals' spread is put on it again, and
+    what that gives is smoothed anew.
+    """
+    truth = smooth_truth(labels)
+    points = np.log(truth[:, GRID - 1])
+    spread = (np.log(labels) - points).std(axis=1, keepdims=True)
+    noise = np.random.default_rng(seed).normal(size=labels.shape)
+    again = smooth_truth(np.exp(points + spread * noise))
+    return throughput_loss(again, chosen_threads(truth, tolerance=tolerance))
 
 
 def throughput_loss(truth: FloatArray, threads: IntArray) -> FloatArray:

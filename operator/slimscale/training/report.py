@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from slimscale.training.evaluate import LABEL_COUNTS, Judged
+from slimscale.training.raw import GRID
 from slimscale.training.workloads import HELD_OUT_FAMILIES, Split
 
 __all__ = ["write_report"]
@@ -51,8 +52,9 @@ def _page(
         "Throughput given up by one choice, 1 - T(k_hat)/max T, on simulated workloads. k_hat is"
         f" the fewest threads within {facts['tolerance']:.0%} of the predicted curve's maximum, as"
         " `threads/objective.choose` takes it with that tolerance. T is measured by simulation at"
-        " 26 thread counts from 1 to 256, smoothed to rise and then fall; what noise is left in its"
-        " maximum counts against every method alike.",
+        f" {len(GRID)} thread counts from 1 to {GRID[-1]}, smoothed to rise and then fall. The row *the"
+        " best choice itself* is what the noise of that measurement, and the tolerance, cost where"
+        " the truth is known.",
         "",
         "The operator looked at the load with one thread count, log-uniform in 1 to 64: *first"
         " look*. In half of the cases it had looked at another count before: *second look*."
