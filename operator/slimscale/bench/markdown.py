@@ -26,6 +26,8 @@ def report_markdown(document: dict[str, Any], *, images: Sequence[tuple[str, str
     parts = [
         "# Threads under changing load, simulated",
         _what_ran(document),
+        "## Goals",
+        _goals(document["goals"]),
         *_images(images),
         "## All policies",
         "Throughput as a share of `best-per-phase`, which knows every phase's best count and"
@@ -82,6 +84,16 @@ def _what_ran(document: dict[str, Any]) -> str:
         " of a paired sign-flip test over seeds, corrected by Holm. Policies are asked at their"
         " own pace (the operator every 5 s, and what it wants holds 1 s later); all may use 1 to"
         " 256 threads. All figures are of a simulation."
+    )
+
+
+def _goals(rows: list[dict[str, Any]]) -> str:
+    return table(
+        ["what", "goal", "measured", "met"],
+        (
+            [row["what"], row["goal"], row["measured"], "yes" if row["met"] else "**no**"]
+            for row in rows
+        ),
     )
 
 

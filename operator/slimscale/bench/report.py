@@ -7,6 +7,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from slimscale.bench.goals import goals_of
 from slimscale.bench.judgement import judge, judge_steady
 from slimscale.bench.markdown import report_markdown
 from slimscale.bench.plots import draw_all
@@ -32,6 +33,8 @@ class Ran:
 def document_of(results: Results, steady: Results | None, ran: Ran) -> dict[str, Any]:
     """Everything that is published, with the totals of every run."""
     records = [run for policy in results.policies for run in results.of_policy(policy)]
+    judged = judge(results)
+    steady_judged = judge_steady(steady) if steady is not None else None
     return {
         "ran": {
             "command": ran.command,
@@ -44,8 +47,9 @@ def document_of(results: Results, steady: Results | None, ran: Ran) -> dict[str,
             "minutes_each": max(run.duration_seconds for run in records) / 60.0,
             "wall_seconds": ran.wall_seconds,
         },
-        "judgement": judge(results),
-        "steady": judge_steady(steady) if steady is not None else None,
+        "goals": [goal.to_json() for goal in goals_of(judged, steady_judged)],
+        "judgement": judged,
+        "steady": steady_judged,
         "curves": {name: results.curves[name].to_json() for name in results.scenarios},
         "totals": [
             [r.scenario, r.policy, r.seed, r.total_tasks, len(r.changes) - 1] for r in records

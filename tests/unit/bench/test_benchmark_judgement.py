@@ -3,6 +3,7 @@
 import pytest
 
 from slimscale.bench.dynamics import changes_between, probing, recoveries
+from slimscale.bench.goals import goals_of
 from slimscale.bench.judgement import judge, judge_steady
 from slimscale.bench.metrics import compare, compare_all, set_speed_up, time_cut
 from slimscale.bench.results import Results
@@ -157,3 +158,25 @@ def test_the_judgement_shows_every_policy_and_where_ours_is_the_worse_one() -> N
     assert drifting["losses"] == 1
     floor = {row["scenario"]: row["over_floor"]["high"] for row in judged["scenarios"]}
     assert floor["drift-c4-whole-pareto"] < 1.0 < floor[NAME]
+
+
+def test_a_goal_that_was_missed_says_no_and_by_how_much() -> None:
+    runs = []
+    for seed in (1, 2, 3):
+        for name, ours in (("drift-c4-whole-pareto", 60), (NAME, 97)):
+            runs += [
+                make_run("autothread", tasks=(ours,), scenario=name, seed=seed),
+                make_run("floor-of-quota", tasks=(80,), scenario=name, seed=seed),
+                make_run("xgboost-once", tasks=(30,), scenario=name, seed=seed),
+                make_run("best-per-phase", tasks=(100,), scenario=name, seed=seed),
+            ]
+    goals = {goal.what: goal for goal in goals_of(judge(results(*runs)), None)}
+    floor = goals["scenarios below floor-of-quota by more than noise"]
+    assert not floor.met
+    assert floor.measured == "1 of 2: drift-c4-whole-pareto"
+    regret = goals["regret against the best per phase, mean of scenarios"]
+    assert not regret.met
+    assert regret.measured.startswith("21.5%")
+    over = goals["average throughput over xgboost-once's where the ratio drifts"]
+    assert over.met
+    assert over.measured == "ratio of averages 2.00, average of ratios 2.00"
