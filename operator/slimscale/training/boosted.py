@@ -5,8 +5,8 @@ log T(k)/Bd(k) on branch and trunk features together, so that trees, too, get al
 """
 
 import numpy as np
+import xgboost
 from numpy.typing import NDArray
-from xgboost import XGBRegressor
 
 from slimscale.training.dataset import Dataset
 from slimscale.training.raw import GRID
@@ -18,6 +18,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 _LOG_GRID = np.log(GRID.astype(np.float64))
+ROUNDS = 400
 TOLERANCE = 0.01
 """k* is the fewest threads within this share of the best label."""
 
@@ -25,9 +26,7 @@ TOLERANCE = 0.01
 def boosted_best_threads(train: Dataset, test: Dataset, *, seed: int) -> IntArray:
     """Thread counts for the rows of `test`, (R,), from a regression of log k*."""
     best = np.log([_best_threads(row) for row in train.labels.astype(np.float64)])
-    model = _regressor(seed)
-    model.fit(train.branch, best)
-    counts = np.rint(np.exp(model.predict(test.branch).astype(np.float64)))
+    counts = np.rint(np.exp(_regress(train.branch, best, test.branch, seed=seed)))
     return np.asarray(np.clip(counts, 1, MOST_THREADS), dtype=np.int64)
 
 
@@ -36,14 +35,14 @@ def boosted_curves(train: Dataset, test: Dataset, *, seed: int) -> FloatArray:
     rows, points = np.nonzero(np.isfinite(train.labels))
     inputs = np.concatenate((train.branch[rows], train.trunk[rows, points]), axis=1)
     bound = train.bound[rows, GRID[points] - 1]
-    model = _regressor(seed)
-    model.fit(inputs, np.log(train.labels[rows, points] / bound))
     count = len(GRID)
     wide = np.repeat(test.branch, count, axis=0)
     flat = test.trunk.reshape(len(test) * count, -1)
-    found = model.predict(np.concatenate((wide, flat), axis=1)).reshape(len(test), count)
+    asked = np.concatenate((wide, flat), axis=1)
+    found = _regress(inputs, np.log(train.labels[rows, points] / bound), asked, seed=seed)
+    found = found.reshape(len(test), count)
     log_k = np.log(np.arange(1, MOST_THREADS + 1, dtype=np.float64))
-    spread = np.vstack([np.interp(log_k, _LOG_GRID, row) for row in found.astype(np.float64)])
+    spread = np.vstack([np.interp(log_k, _LOG_GRID, row) for row in found])
     return np.asarray(test.bound * np.exp(spread), dtype=np.float64)
 
 
@@ -53,15 +52,20 @@ def _best_threads(labels: FloatArray) -> int:
     return int(GRID[known[int(np.argmax(rates >= (1.0 - TOLERANCE) * rates.max()))]])
 
 
-def _regressor(seed: int) -> XGBRegressor:
-    return XGBRegressor(
-        n_estimators=400,
-        max_depth=5,
-        learning_rate=0.05,
-        subsample=0.8,
-        colsample_bytree=0.6,
-        min_child_weight=2,
-        n_jobs=2,
-        random_state=seed,
-        verbosity=0,
-    )
+def _regress(
+    inputs: NDArray[np.floating], targets: FloatArray, asked: NDArray[np.floating], *, seed: int
+) -> FloatArray:
+    """Targets predicted for the rows of `asked`."""
+    settings = {
+        "objective": "reg:squarederror",
+        "max_depth": 5,
+        "learning_rate": 0.05,
+        "subsample": 0.8,
+        "colsample_bytree": 0.6,
+        "min_child_weight": 2,
+        "nthread": 2,
+        "seed": seed,
+        "verbosity": 0,
+    }
+    model = xgboost.train(settings, xgboost.DMatrix(inputs, targets), num_boost_round=ROUNDS)
+    return np.asarray(model.predict(xgboost.DMatrix(asked)), dtype=np.float64)
