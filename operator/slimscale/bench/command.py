@@ -10,7 +10,7 @@ from slimscale.bench.progress import TerminalProgress
 from slimscale.bench.registry import ABLATIONS, POLICIES
 from slimscale.bench.report import Ran, write_report
 from slimscale.bench.results import Results
-from slimscale.bench.scenarios import Suite, quick_suite, steady_hours, suite
+from slimscale.bench.scenarios import DRIFT_SPREAD, Suite, quick_suite, steady_hours, suite
 from slimscale.bench.suite import Plan, Progress, code_version, run_plan
 from slimscale.bench.tables import print_summary, print_worst
 from slimscale.exceptions import SlimError
@@ -46,6 +46,7 @@ class Request:
     suite_seed: int
     processes: int
     work: Path
+    drift_spread: float = DRIFT_SPREAD
     only_list: bool = False
 
 
@@ -79,7 +80,11 @@ def bench_threads(request: Request) -> None:
 
 
 def _plan(request: Request) -> Plan:
-    drawn = quick_suite(request.suite_seed) if request.quick else suite(request.suite_seed)
+    drawn = (
+        quick_suite(request.suite_seed)
+        if request.quick
+        else suite(request.suite_seed, drift_spread=request.drift_spread)
+    )
     fewer = {
         name: FEW_SEEDS
         for name in POLICIES
@@ -136,5 +141,7 @@ def _command(request: Request) -> str:
     words = ["slimscale bench threads", f"--seeds {request.seeds}"]
     words += ["--quick"] if request.quick else []
     words += [f"--scenario {request.scenario}"] if request.scenario else []
+    if request.drift_spread != DRIFT_SPREAD:
+        words.append(f"--drift-spread {request.drift_spread:g}")
     words += [f"--suite-seed {request.suite_seed}", f"--processes {request.processes}"]
     return " ".join(words)

@@ -17,6 +17,7 @@ from slimscale.simulate.workload import Family, Host, Workload
 
 __all__ = [
     "CORES",
+    "DRIFT_SPREAD",
     "FAMILIES",
     "RATE_PER_SECOND",
     "SHAPES",
@@ -32,6 +33,8 @@ __all__ = [
 CORES = (2, 4, 8, 16, 32, 64)
 FAMILIES = tuple(Family)
 DURATION_SECONDS = 600.0
+DRIFT_SPREAD = 1.0
+"""Standard deviation of the logarithm of the task times in a drift."""
 TURN_SECONDS, DRIFT_STEP_SECONDS = 75.0, 15.0
 """A drift goes somewhere else after each turn, and there in steps."""
 RATE_PER_SECOND = 100.0
@@ -53,6 +56,7 @@ class _Drawing:
     shape: Shape
     rng: np.random.Generator
     seconds: float
+    drift_spread: float = DRIFT_SPREAD
 
     @property
     def seed(self) -> int:
@@ -107,6 +111,7 @@ def _drift(drawing: _Drawing) -> LoadScenario:
         seed=drawing.seed,
         duration_seconds=count * TURN_SECONDS,
         count=count,
+        spread=drawing.drift_spread,
     )
     each = round(TURN_SECONDS / DRIFT_STEP_SECONDS)
     phases = [
@@ -150,17 +155,24 @@ def draw_quota(cores: float, rng: np.random.Generator) -> float:
 
 
 def _scenario(
-    shape: str, host: Host, family: Family, *, rng: np.random.Generator, seconds: float
+    shape: str,
+    host: Host,
+    family: Family,
+    *,
+    rng: np.random.Generator,
+    seconds: float,
+    drift_spread: float = DRIFT_SPREAD,
 ) -> LoadScenario:
-    drawn = SHAPES[shape](_Drawing(host, Shape.of(family), rng, seconds))
+    drawn = SHAPES[shape](_Drawing(host, Shape.of(family), rng, seconds, drift_spread))
     quota = f"q{host.quota_cores:g}" if host.quota_cores is not None else "whole"
     return replace(drawn, name=f"{shape}-c{host.cores}-{quota}-{family.value}")
 
 
-def suite(suite_seed: int) -> Suite:
+def suite(suite_seed: int, *, drift_spread: float = DRIFT_SPREAD) -> Suite:
     """60 scenarios: every shape on every host, without and with a quota, families in turn.
 
-    On each host, and in each shape, every family comes up at least once.
+    On each host, and in each shape, every family comes up at least once. `drift_spread` alone
+    widens the drifts and leaves all else as it is.
     """
     found: list[LoadScenario] = []
     for row, cores in enumerate(CORES):
@@ -169,7 +181,16 @@ def suite(suite_seed: int) -> Suite:
                 rng = np.random.default_rng([suite_seed, 0, len(found)])
                 host = Host(cores, draw_quota(cores, rng) if limited else None)
                 family = FAMILIES[(row + column + 2 * limited) % len(FAMILIES)]
-                found.append(_scenario(shape, host, family, rng=rng, seconds=DURATION_SECONDS))
+                found.append(
+                    _scenario(
+                        shape,
+                        host,
+                        family,
+                        rng=rng,
+                        seconds=DURATION_SECONDS,
+                        drift_spread=drift_spread,
+                    )
+                )
     return Suite("full", suite_seed, tuple(found))
 
 

@@ -49,6 +49,10 @@ def threads(  # noqa: PLR0917 - each is an option of its own on the command line
     work: Annotated[
         Path, typer.Option(help="Folder that keeps what is done, so that a stop costs nothing.")
     ] = Path(WORK_FOLDER),
+    drift_spread: Annotated[
+        float,
+        typer.Option(min=0.0, max=4.0, help="How far drifting loads wander; full suite only."),
+    ] = 1.0,
     list_policies: Annotated[
         bool, typer.Option("--list", help="Name the policies and stop.")
     ] = False,
@@ -70,6 +74,7 @@ def threads(  # noqa: PLR0917 - each is an option of its own on the command line
             suite_seed=suite_seed,
             processes=processes,
             work=work,
+            drift_spread=drift_spread,
             only_list=list_policies,
         )
     )

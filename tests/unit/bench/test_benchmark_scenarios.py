@@ -63,6 +63,17 @@ def test_a_drift_has_small_steps_and_wanders() -> None:
         assert ratios.max() - ratios.min() > 0.5
 
 
+def test_a_wider_drift_wanders_further_and_changes_nothing_else() -> None:
+    for usual, wide in zip(suite(1).scenarios, suite(1, drift_spread=2.0).scenarios, strict=True):
+        if shape_of(usual.name) != "drift":
+            assert usual == wide
+            continue
+        reach, reach_wide = (
+            float(np.ptp(np.log([w.ratio for _, w in s.phases]))) for s in (usual, wide)
+        )
+        assert reach_wide == pytest.approx(2.0 * reach, rel=0.01)
+
+
 def test_steady_hours_have_one_load_and_last_an_hour() -> None:
     for scenario in steady_hours(1).scenarios:
         assert len(scenario.phases) == 1
