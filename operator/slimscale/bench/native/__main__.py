@@ -26,15 +26,13 @@ from slimscale.bench.native.report import write_validation
 from slimscale.bench.native.sweep import known_curves, sweep
 from slimscale.bench.native.validate import validate
 from slimscale.exceptions import SlimError
-from slimscale.threads.operator_network import load_operator
 from slimscale.threads.predictor import AnalyticPredictor, ThreadPredictor
-from slimscale.weights import read_weights
+from slimscale.weights.shipped import shipped_predictor
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 console = Console(stderr=True)
 
 PLAN_SEED = 20261130
-WEIGHTS_NAME = "threads-operator"
 RAW = Path("build/native-curves.jsonl")
 RAW_REAL = Path("build/native-real.jsonl")
 RESULTS = Path("docs/results")
@@ -178,8 +176,8 @@ def libraries_command(
 
 def _predictors() -> dict[str, ThreadPredictor]:
     """Those that the operator can use: the analytic model, and the network where it is installed."""
-    found = read_weights(WEIGHTS_NAME)
-    learned = {"network": load_operator(*found)} if found is not None else {}
+    shipped = shipped_predictor()
+    learned = {"network": shipped} if shipped.weights is not None else {}
     return {"analytic": AnalyticPredictor(), **learned}
 
 

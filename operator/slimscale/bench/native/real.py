@@ -186,6 +186,8 @@ def run_scenario(
     end = time.monotonic() + most_seconds
     curves, known = _known(output, scenario, seed)
     if curves is None:
+        if most_seconds <= 0:
+            return 0
         progress("curves")
         curves = measure_phases(scenario, program=program, seed=seed)
         _append(output, {"scenario": scenario.name, "seed": seed, "curves": curves.to_json()})
