@@ -61,6 +61,7 @@ def _page(
         f" Held-out families ({', '.join(HELD_OUT_FAMILIES)}) are in no training case.",
         "",
     ]
+    lines += _against_the_goals(compared, by_labels)
     for split in (Split.HELD_OUT, Split.SEEN):
         lines += _table(f"{split.value.capitalize()} families, one choice", compared, split)
     lines += [
@@ -76,6 +77,37 @@ def _page(
     lines += ["## What ran", "", "| | |", "|---|---|"]
     lines += [f"| {key} | {value} |" for key, value in facts.items()]
     return "\n".join(lines) + "\n"
+
+
+def _against_the_goals(compared: Sequence[Judged], by_labels: Sequence[Judged]) -> list[str]:
+    """The network's held-out figures beside what was asked of it; computed, whatever they say."""
+    own = [j.spreads["all"] for j in compared if _is(j, "operator network")]
+    if not own:
+        return []
+    network = own[0]
+    lines = ["## Against the goals (held-out families, one choice)", ""]
+    lines += ["| goal | measured | reached |", "|---|---:|---|"]
+    for name, share, most in (("median", network.median, 0.01), ("p95", network.p95, 0.05)):
+        words = "yes" if share < most else "no"
+        lines.append(f"| {name} under {most:.0%} | {100 * share:.2f} % | {words} |")
+    others = [("the analytic model", [j for j in compared if _is(j, "analytic")])]
+    for method in METHODS_BY_LABELS[1:]:
+        same = [j for j in by_labels if _is(j, method) and j.labels == FEW_LABELS]
+        others.append((f"{method} at {FEW_LABELS} labels", same))
+    for name, judged in others:
+        for figure in ("median", "mean", "p95"):
+            known = [getattr(j.spreads["all"], figure) for j in judged]
+            if known:
+                ratio = getattr(network, figure) / float(np.mean(known))
+                words = "yes" if ratio <= 0.5 else "no"
+                lines.append(
+                    f"| {figure} at most half of that of {name} | {ratio:.2f} of it | {words} |"
+                )
+    return [*lines, ""]
+
+
+def _is(judged: Judged, method: str) -> bool:
+    return judged.method == method and judged.split == Split.HELD_OUT.value
 
 
 def _table(title: str, compared: Sequence[Judged], split: Split) -> list[str]:
