@@ -55,6 +55,11 @@ class OperatorSettings(BaseSettings):
         default=300.0, ge=30, description="A watch silent for longer fails the liveness probe."
     )
 
+    predictor: str = Field(
+        default="operator-network", pattern=r"^(operator-network|analytic)$",
+        description="Which model predicts; the network falls back to the analytic one by itself.",
+    )  # fmt: skip
+
     webhook_enabled: bool = True
     webhook_service: str = "slimscale-webhook"
     webhook_secret: str = "slimscale-webhook-tls"  # noqa: S105 - a name

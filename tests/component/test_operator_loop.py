@@ -139,7 +139,7 @@ async def operator(**settings: Any) -> AsyncIterator[Running]:
         canned: list[CannedStages] = []
 
         def make(
-            client: KubeClient, _clock: Clock, observer: Observer, _metrics: Any, _name: str
+            client: KubeClient, _clock: Clock, observer: Observer, *_: Any, **_given: Any
         ) -> Stages:
             canned.append(CannedStages(client, observer))
             return canned[0].stages()
@@ -283,7 +283,9 @@ async def test_the_operator_starts_before_its_crd_and_serves_it_once_it_is_there
         api.served.discard("/apis/slimscale.dev/v1alpha1")
         context = await build_context(
             OperatorSettings(lease_enabled=False),
-            make_stages=lambda client, _c, observer, *_: CannedStages(client, observer).stages(),
+            make_stages=lambda client, _c, observer, *_, **_k: CannedStages(
+                client, observer
+            ).stages(),
             configuration=Configuration(host=api.url),
         )
         waiting = asyncio.create_task(context.wait_for_api())
@@ -313,7 +315,7 @@ async def test_probes_answer_and_metrics_are_served(free_ports: tuple[int, int])
                 bind_address="127.0.0.1", health_port=health, metrics_port=metrics,
                 webhook_enabled=False, lease_enabled=False,
             ),
-            make_stages=lambda client, _c, observer, *_: CannedStages(client, observer).stages(),
+            make_stages=lambda client, _c, observer, *_, **_k: CannedStages(client, observer).stages(),
             configuration=Configuration(host=api.url),
         )  # fmt: skip
         stop = asyncio.Event()

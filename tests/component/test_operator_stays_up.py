@@ -73,7 +73,7 @@ async def test_probes_are_answered_while_a_decision_computes(free_port: int) -> 
                 bind_address="127.0.0.1", health_port=free_port, metrics_port=0,
                 webhook_enabled=False, lease_enabled=False, scrape_timeout_seconds=0.2,
             ),
-            make_stages=lambda client, _c, observer, *_: SlowToDecide(client, observer).stages(),
+            make_stages=lambda client, _c, observer, *_, **_k: SlowToDecide(client, observer).stages(),
             configuration=Configuration(host=api.url),
         )  # fmt: skip
         stop = asyncio.Event()

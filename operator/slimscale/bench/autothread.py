@@ -19,6 +19,7 @@ from slimscale.simulate.plant import Plant
 from slimscale.simulate.workload import Host
 from slimscale.threads.decide import decide
 from slimscale.threads.predictor import ThreadPredictor, floor_of_quota
+from slimscale.weights.shipped import shipped_predictor
 
 __all__ = ["AutoThread", "benchmark_spec"]
 
@@ -98,7 +99,7 @@ class AutoThread:
             spec=self.spec,
             memo=self._memo,
             now_seconds=view.now_seconds,
-            predictor=self.predictor,
+            predictor=self.predictor or shipped_predictor(),
         )
         self._memo, self.last = decision.memo, decision
         target = decision.target

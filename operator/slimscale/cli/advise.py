@@ -30,6 +30,7 @@ from slimscale.domain.observation import (
 from slimscale.exceptions import SlimError
 from slimscale.inpod.cgroup import cpu_count_available
 from slimscale.threads.decide import decide
+from slimscale.weights.shipped import shipped_predictor
 
 __all__ = ["advise", "advised", "decide_locally", "ladder"]
 
@@ -140,7 +141,13 @@ def decide_locally(
             "tuning": {"windowSeconds": span, "minDwellSeconds": 0, "hysteresisPercent": 0},
         }
     )
-    return decide(observation=observation, spec=spec, memo={}, now_seconds=now)
+    return decide(
+        observation=observation,
+        spec=spec,
+        memo={},
+        now_seconds=now,
+        predictor=shipped_predictor(),
+    )
 
 
 def ladder(max_threads: int, cores: float) -> list[int]:

@@ -44,7 +44,8 @@ _LEASE_LOST_EXIT_CODE = 75
 _RUN_LIMIT_SECONDS = 120.0
 _API_POLL_SECONDS = 2.0
 
-MakeStages = Callable[[KubeClient, Clock, Observer, OperatorMetrics, str], Stages]
+MakeStages = Callable[..., Stages]
+"""Takes (client, clock, observer, metrics, name of the pod, predictor=)."""
 
 
 def exit_now(reason: str) -> None:
@@ -191,7 +192,9 @@ async def build_context(
         heartbeat=heartbeat,
         rng=rng,
     )
-    stages = make_stages(client, clock, observer, metrics, settings.pod_name)
+    stages = make_stages(
+        client, clock, observer, metrics, settings.pod_name, predictor=settings.predictor
+    )
     controller = SimWorkloadController(
         client,
         clock,

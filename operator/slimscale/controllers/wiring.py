@@ -1,5 +1,7 @@
 """Which functions stand behind each stage: the one place that picks them."""
 
+from functools import partial
+
 from slimscale.act.apply import Applier
 from slimscale.act.events import EventWriter
 from slimscale.act.metrics import OperatorMetrics
@@ -13,6 +15,8 @@ from slimscale.domain.clock import Clock
 from slimscale.kubeapi.ports import KubeClient
 from slimscale.observe.observer import Observer
 from slimscale.threads.decide import decide
+from slimscale.threads.predictor import AnalyticPredictor, ThreadPredictor
+from slimscale.weights.shipped import shipped_predictor
 
 __all__ = ["make_stages"]
 
@@ -23,12 +27,15 @@ def make_stages(
     observer: Observer,
     metrics: OperatorMetrics,
     reporter: str,
+    *,
+    predictor: str = "operator-network",
 ) -> Stages:
     """The real stages. reporter: the operator pod's name, shown in events."""
+    model: ThreadPredictor = AnalyticPredictor() if predictor == "analytic" else shipped_predictor()
     events = EventWriter(client, reporter=reporter)
     return Stages(
         observer=observer,
-        decide=decide,
+        decide=partial(decide, predictor=model),
         plan=plan,
         applier=Applier(client, on_write=metrics.wrote),
         fold=fold_results,

@@ -1,0 +1,38 @@
+"""The operator predicts with what ships, unless its setting names the queueing model alone."""
+
+from typing import Any, cast
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from slimscale.act.metrics import OperatorMetrics
+from slimscale.controllers.clock import SystemClock
+from slimscale.controllers.wiring import make_stages
+from slimscale.domain.observation import Observation
+from slimscale.observe.observer import Observer
+from slimscale.settings import OperatorSettings
+from slimscale.threads.closed_network import NetworkParameters
+from tests.support.fake_kube import FakeKube
+from tests.support.observations import SyntheticWorkload, make_spec
+
+
+def _predictor_named(setting: str) -> str:
+    stages = make_stages(
+        FakeKube(), SystemClock(), cast(Observer, None), OperatorMetrics(CollectorRegistry()), "pod",
+        predictor=setting,
+    )  # fmt: skip
+    plant = SyntheticWorkload(NetworkParameters(5e-3, 2e-3, 60e-6, 2.0), threads=4)
+    plant.tick()
+    plant.tick()
+    plant.tick()
+    observation: Observation = plant.observe()
+    given: dict[str, Any] = {"observation": observation, "spec": make_spec(), "memo": {}}
+    return stages.decide(**given, now_seconds=plant.now_seconds).model.predictor
+
+
+@pytest.mark.parametrize(
+    ("setting", "name"), [("operator-network", "operator-network"), ("analytic", "analytic")]
+)
+def test_the_setting_picks_the_model_and_the_status_names_it(setting: str, name: str) -> None:
+    assert OperatorSettings(predictor=setting).predictor == setting
+    assert _predictor_named(setting).startswith(name)
