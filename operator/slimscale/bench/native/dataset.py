@@ -219,7 +219,7 @@ class MeasuredCurve:
         """The operator's view of these repeats; None where no task ended."""
         before, after = self.samples_at(threads)
         pair = difference(after, before)
-        return aggregate([pair]) if pair is not None and pair.tasks > 0 else None
+        return aggregate([pair], with_shape=True) if pair is not None and pair.tasks > 0 else None
 
 
 def _of_mean(time: TimeDistribution, mean_seconds: float) -> TimeDistribution:
