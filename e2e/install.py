@@ -11,6 +11,8 @@ from e2e.kubectl import Kubectl
 
 RELEASE = "slimscale"
 NAMESPACE = "slimscale"
+IMAGES = ("operator", "simserver", "prometheus")
+"""What the tests run; the others have no pod here."""
 
 
 def image_values(reference: str) -> dict[str, Any]:
@@ -19,11 +21,11 @@ def image_values(reference: str) -> dict[str, Any]:
     return {"repository": repository, "tag": tag, "pullPolicy": "IfNotPresent"}
 
 
-def prepare(names: tuple[str, ...] = ()) -> dict[str, str]:
+def prepare(names: tuple[str, ...] = IMAGES) -> dict[str, str]:
     """Cluster and images; return name -> image reference in the nodes."""
     kind.up()
     built = images.build(names)
-    wanted = {name: built[name] for name in (names or built)}
+    wanted = {name: built[name] for name in names}
     images.load(wanted.values())
     return wanted
 
