@@ -89,6 +89,20 @@ def test_each_phase_counts_alike_whatever_its_tasks_are_worth(tmp_path: Path) ->
     assert "static-2" not in text
 
 
+def test_a_last_tick_that_is_missing_moves_no_phase(tmp_path: Path) -> None:
+    raw = raw_lines(
+        tmp_path / "real.jsonl",
+        record(BEST_PER_PHASE, (10, 20, 30, 40)),
+        record("autothread-analytic", (10, 20, 30, 40)),
+    )
+    text = raw.read_text().replace("[5.0, 5.0, 5.0, 5.0]", "[10.0, 10.0, 10.0, 10.0]")
+    text = text.replace("[0.0, 5.0, 10.0, 15.0]", "[0.0, 10.0, 20.0, 30.0]")
+    text = text.replace("[10, 20, 30, 40]", "[10, 10, 20, 20, 30, 30, 40]")
+    raw.write_text(text)
+    (scored,) = scored_scenarios(raw)
+    assert scored.phase_rates["autothread-analytic"] == (2.0, 4.0, 6.0, 8.0)
+
+
 def test_a_scenario_without_its_reference_is_not_compared(tmp_path: Path) -> None:
     raw = raw_lines(tmp_path / "real.jsonl", record("autothread-analytic", (1, 1, 1, 1)))
     assert scored_scenarios(raw) == []

@@ -78,7 +78,9 @@ def scored_scenarios(output: Path) -> list[Scored]:
                 scenario=name,
                 quota_cores=quota,
                 seed=seed,
-                phase_rates={policy: _phase_rates(run) for policy, run in runs.items()},
+                phase_rates={
+                    policy: _phase_rates(run, curves.seconds[0]) for policy, run in runs.items()
+                },
                 best_threads=tuple(curves.best_threads(start) for start in curves.starts),
                 runs=runs,
                 load_average=(min(loads), max(loads)),
@@ -87,9 +89,11 @@ def scored_scenarios(output: Path) -> list[Scored]:
     return found
 
 
-def _phase_rates(run: RunRecord) -> tuple[float, ...]:
-    parts = np.array_split(np.asarray(run.tasks, dtype=np.float64), len(PHASES))
-    return tuple(float(part.mean()) / TICK_SECONDS for part in parts)
+def _phase_rates(run: RunRecord, phase_seconds: float) -> tuple[float, ...]:
+    """A last tick that was late is missing: the others of its phase speak for it."""
+    ticks = round(phase_seconds / TICK_SECONDS)
+    parts = [run.tasks[i * ticks : (i + 1) * ticks] for i in range(len(PHASES))]
+    return tuple(float(np.mean(part)) / TICK_SECONDS for part in parts)
 
 
 def write_real(output: Path, folder: Path) -> tuple[Path, ...]:
@@ -134,7 +138,7 @@ def _document(scored: Sequence[Scored], machine: Mapping[str, Any]) -> dict[str,
 
 def real_markdown(scored: Sequence[Scored], machine: Mapping[str, Any]) -> str:
     loads = [load for s in scored for load in s.load_average]
-    seconds = next(iter(scored[0].runs.values())).duration_seconds / len(PHASES)
+    seconds = max(run.duration_seconds for run in scored[0].runs.values()) / len(PHASES)
     lines = [
         "# Policies on the native pool, with real threads and quotas",
         "",
