@@ -7,11 +7,14 @@ for the code that made it: after a change of that code it is made again.
 import hashlib
 import json
 import math
+import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -128,11 +131,25 @@ def _workers(processes: int) -> Iterator[Pool]:
     if processes <= 1:
         yield None
         return
-    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"))
+    context = get_context("spawn")
+    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_end_with_parent)
     try:
         yield pool
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """A benchmark that is ended from outside leaves no worker behind."""
+    parent = parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
 
 
 def _each(

@@ -1,6 +1,11 @@
 """The benchmark as one: it resumes, it notices changed code, it writes what it found."""
 
+import contextlib
 import json
+import os
+import select
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -146,3 +151,28 @@ def _tasks(results: Results, name: str) -> dict[tuple[str, int], int]:
         for policy in POLICIES
         for seed, run in results.runs(name, policy).items()
     }
+
+
+@pytest.mark.slow
+def test_a_benchmark_that_is_ended_leaves_no_worker_behind(tmp_path: Path) -> None:
+    command = "from slimscale.cli.main import run; run()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", command, "bench", "threads", "--work", str(tmp_path)],
+        stdout=subprocess.DEVNULL,
+    )
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    workers: list[str] = []
+    for _ in range(400):
+        workers = children.read_text(encoding="ascii").split()
+        if len(workers) >= 3:  # two workers and a tracker
+            break
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=0.1)
+    ends = [os.pidfd_open(int(pid)) for pid in workers]
+    process.terminate()
+    process.wait(timeout=20.0)
+    assert ends
+    for end in ends:
+        ended, _, _ = select.select([end], [], [], 20.0)
+        os.close(end)
+        assert ended, "a worker outlives the benchmark"
