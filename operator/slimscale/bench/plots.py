@@ -137,7 +137,7 @@ def draw_speed_ups(comparisons: Sequence[dict[str, Any]], path: Path) -> None:
     low = values - [row["speed_up"]["low"] for row in comparisons]
     high = [row["speed_up"]["high"] for row in comparisons] - values
     colours = ["tab:green" if value >= 1 else "tab:red" for value in values]
-    axes.barh(names, values, xerr=np.vstack([low, high]), color=colours, alpha=0.8)
+    axes.barh(names, values - 1.0, left=1.0, xerr=np.vstack([low, high]), color=colours, alpha=0.8)
     axes.axvline(1.0, color="black", lw=0.8)
     axes.invert_yaxis()
     axes.set(xlabel="AutoThread's throughput over its own", xscale="log")
