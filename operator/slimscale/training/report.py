@@ -180,6 +180,8 @@ def _plot(path: Path, compared: Sequence[Judged], by_labels: Sequence[Judged]) -
             level = 100 * judged.spreads["all"].mean
             axes.axhline(level, color="0.4", linestyle="--", label="analytic model (no labels)")
     axes.set_xscale("log")
+    axes.set_xticks(LABEL_COUNTS, [str(count) for count in LABEL_COUNTS])
+    axes.minorticks_off()
     axes.set_ylim(bottom=0)
     axes.set_xlabel("workloads with measured curves")
     axes.set_ylabel("throughput given up, mean (%)")
