@@ -41,7 +41,7 @@ BUSY_SHARE = 0.7
 STEADY_FIT = 1.02
 INLINE_ABOVE = 2.0
 """Served dispatch time over what one thread can have paid, from which it pays none at all."""
-APART, ALIKE = 1.4, 0.35
+APART, ALIKE = 1.8, 0.3
 """Ratio of two thread counts, and log ratio of the waits of a task there that count as the same."""
 SHARE_NOISE = 0.05
 """How far measured CPU and throughput may be off together."""

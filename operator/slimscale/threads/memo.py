@@ -27,6 +27,8 @@ MAX_POINTS = 8
 MAX_PROPOSALS = 3
 MAX_LOADS = 6
 MEAN_OF_WINDOWS = 9
+IMPOSSIBLE = 1.2
+"""Throughput over what so many threads could do at most, from which one of two points is wrong."""
 SAME_LOAD = 0.4
 """Log ratio of CPU a task up to which two points speak of one load."""
 
@@ -50,7 +52,14 @@ class LoadPoint:
     """How many windows the rate is the mean of; they overlap."""
 
     def of_one_load(self, other: "LoadPoint") -> bool:
-        """CPU a task differs between thread counts too, but not by more than half."""
+        """CPU a task differs between thread counts too, but not by more than half; and a thread
+        never does more in larger company (T(k)/k falls with k), so what says that it does was
+        measured while something else took the CPU.
+        """
+        few, many = sorted((self, other), key=lambda p: p.threads)
+        most = few.tasks_per_second * many.threads / few.threads
+        if self.cpu_cores == other.cpu_cores and many.tasks_per_second > IMPOSSIBLE * most:
+            return False
         if self.cpu_seconds is None or other.cpu_seconds is None:
             return True
         return abs(math.log(self.cpu_seconds / other.cpu_seconds)) <= SAME_LOAD

@@ -101,3 +101,11 @@ def test_a_load_that_creeps_is_followed() -> None:
         memo = drive(plant, spec, MINUTE // 2, memo=memo, decide=decide)
     assert plant.rate(plant.threads, 2000) >= 0.9 * plant.best_rate(2000)
     assert load_memo(memo)[1] == ""
+
+
+def test_a_point_that_was_measured_while_something_took_the_cpu_is_dropped_by_the_next() -> None:
+    disturbed = LoadPoint(15, 1.5, 98.0)
+    regime = Regime().with_point(disturbed).with_point(LoadPoint(17, 1.5, 251.0))
+    assert [p.threads for p in regime.points] == [17]
+    kept = Regime().with_point(LoadPoint(8, 1.5, 120.0)).with_point(LoadPoint(16, 1.5, 235.0))
+    assert [p.threads for p in kept.points] == [8, 16]

@@ -1,6 +1,7 @@
 """The quantiles and the history that a window carries for learned predictors."""
 
 import math
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -26,7 +27,7 @@ def test_quantiles_in_one_pass_are_the_quantiles_one_by_one(found: list[float]) 
     together = histogram.quantiles_seconds(TASK_PROBABILITIES)
     apart = [histogram.quantile_seconds(p) for p in TASK_PROBABILITIES]
     assert together == pytest.approx(apart, rel=1e-9, abs=1e-12)
-    assert sorted(together) == list(together)
+    assert all(b >= a * (1 - 1e-12) for a, b in pairwise(together))  # but for rounding
 
 
 def test_an_empty_histogram_has_no_shape() -> None:
