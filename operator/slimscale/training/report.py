@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from slimscale.training.dataset import LABELS
 from slimscale.training.evaluate import LABEL_COUNTS, Judged
 from slimscale.training.raw import GRID
 from slimscale.training.workloads import HELD_OUT_FAMILIES, Split
@@ -128,7 +129,8 @@ def _label_table(by_labels: Sequence[Judged]) -> list[str]:
     lines = [
         "## By the number of labels",
         "",
-        "Held-out families. A label is a workload with its curve measured at 10 thread counts;"
+        "Held-out families. A label is a workload with its curve measured at"
+        f" {LABELS[Split.TRAIN].counts} thread counts;"
         " all methods get the same ones and the same features. Mean over seeds, with the range.",
         "",
         "| method | labels | mean | p95 |",
