@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,8 +18,12 @@ from slimscale.bench.native.real import (
 )
 from slimscale.bench.runner import TICK_SECONDS, RunRecord
 from slimscale.bench.statistics import geometric_mean
+from slimscale.simulate.load import LoadScenario
 
 __all__ = ["Scored", "real_markdown", "scored_scenarios", "write_real"]
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,8 @@ class Scored:
     best_threads: tuple[int, ...]
     runs: Mapping[str, RunRecord]
     load_average: tuple[float, float]
+    ran: Mapping[str, str]
+    """When each run ended, and the load average then."""
 
     def tasks_per_second(self, policy: str) -> float:
         return float(np.mean(self.phase_rates[policy]))
@@ -56,6 +62,11 @@ def scored_scenarios(output: Path) -> list[Scored]:
         grouped.setdefault((line["scenario"], line["seed"]), []).append(line)
     found = []
     for (name, seed), lines in sorted(grouped.items()):
+        ran = {
+            ln["run"]["policy"]: f"{ln.get('measured_at', '')[11:16]}, {ln['load_average']:.0f}"
+            for ln in lines
+            if "run" in ln
+        }
         curves = next((PhaseCurves.from_json(ln["curves"]) for ln in lines if "curves" in ln), None)
         runs = {ln["run"]["policy"]: RunRecord.from_json(ln["run"]) for ln in lines if "run" in ln}
         if curves is None or BEST_PER_PHASE not in runs:
@@ -67,11 +78,7 @@ def scored_scenarios(output: Path) -> list[Scored]:
             cores=int(lines[0]["machine"]["cores"]),
             phase_seconds=curves.seconds[0],
         )
-        # The static rules by their own names instead of by their count.
-        for rule, count in static_counts(scenario, curves).items():
-            if (record := runs.get(f"static-{count}")) is not None:
-                runs[rule] = record
-        runs = {policy: r for policy, r in runs.items() if not policy.startswith("static-")}
+        runs = _named(runs, scenario, curves)
         loads = [float(ln["load_average"]) for ln in lines]
         found.append(
             Scored(
@@ -84,9 +91,19 @@ def scored_scenarios(output: Path) -> list[Scored]:
                 best_threads=tuple(curves.best_threads(start) for start in curves.starts),
                 runs=runs,
                 load_average=(min(loads), max(loads)),
+                ran=_named(ran, scenario, curves),
             )
         )
     return found
+
+
+def _named(runs: Mapping[str, T], scenario: LoadScenario, curves: PhaseCurves) -> dict[str, T]:
+    """The static rules under their own names instead of under their counts."""
+    named = {policy: run for policy, run in runs.items() if not policy.startswith("static-")}
+    for rule, count in static_counts(scenario, curves).items():
+        if (run := runs.get(f"static-{count}")) is not None:
+            named[rule] = run
+    return named
 
 
 def _phase_rates(run: RunRecord, phase_seconds: float) -> tuple[float, ...]:
@@ -155,6 +172,8 @@ def real_markdown(scored: Sequence[Scored], machine: Mapping[str, Any]) -> str:
         "- *x base*: geometric mean over phases and scenarios of the throughput against that base."
         " *regret*: 1 - mean over phases of throughput over that of the best count for each phase,"
         " which is known there from the phase's first moment on",
+        "- *ended, load*: when a run ended (UTC) and the load average then: runs that lie far from the"
+        " others, or met other work, compare less well",
         "",
     ]
     policies = list(dict.fromkeys(p for s in scored for p in s.phase_rates))
@@ -174,7 +193,13 @@ def real_markdown(scored: Sequence[Scored], machine: Mapping[str, Any]) -> str:
         quota = "no quota" if s.quota_cores is None else f"quota {s.quota_cores:g}"
         best = ", ".join(str(k) for k in s.best_threads)
         lines += ["", f"## {quota}, seed {s.seed}", "", f"Best counts by phase: {best}.", ""]
-        head = ["policy", *(f"{name}, tasks/s" for name in PHASES), "mean tasks/s", "regret"]
+        head = [
+            "policy",
+            *(f"{name}, tasks/s" for name in PHASES),
+            "mean tasks/s",
+            "regret",
+            "ended, load",
+        ]
         lines += [_row(head), _rule(len(head))]
         for policy in sorted(s.phase_rates, key=s.regret):
             rates = [f"{rate:,.0f}" for rate in s.phase_rates[policy]]
@@ -185,6 +210,7 @@ def real_markdown(scored: Sequence[Scored], machine: Mapping[str, Any]) -> str:
                         *rates,
                         f"{s.tasks_per_second(policy):,.0f}",
                         f"{100 * s.regret(policy):.1f} %",
+                        s.ran[policy],
                     ]
                 )
             )
