@@ -6,6 +6,8 @@ through what is known, keeps the model's shape between, and a count that was tri
 is not wished back. Below `TRUSTED` a difference is noise and is left alone.
 """
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -44,4 +46,4 @@ def through_measured(surface: Surface, points: tuple[LoadPoint, ...], *, cores: 
     moved = surface.tasks_per_second * np.exp(np.interp(grid, np.log(threads), residual))
     bound = np.asarray(surface.cpu_cores)[:, np.newaxis] / max(surface.cpu_seconds_a_task, 1e-12)
     bound = np.maximum(bound, surface.tasks_per_second)
-    return Surface(surface.cpu_cores, np.minimum(moved, bound), surface.cpu_seconds_a_task)
+    return replace(surface, tasks_per_second=np.minimum(moved, bound))

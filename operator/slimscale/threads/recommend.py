@@ -126,6 +126,9 @@ def recommend(
         steps.append(DecisionStep("Predict", "Refused", problem, constrained=True))
         return _held(memo, window, f"{problem}; the last good values stay", steps)
     modelled = prediction.surface
+    if modelled.note:
+        words = f"the queueing model answers: {modelled.note}"
+        steps.append(DecisionStep("Predict", "Analytic", words[:512]))
     prediction = replace(
         prediction, surface=through_measured(prediction.surface, memo.regime.points, cores=cores)
     )

@@ -12,6 +12,8 @@ from slimscale.domain.observation import Observation
 from slimscale.observe.observer import Observer
 from slimscale.settings import OperatorSettings
 from slimscale.threads.closed_network import NetworkParameters
+from slimscale.threads.decide import decide
+from slimscale.threads.operator_network import OperatorPredictor
 from tests.support.fake_kube import FakeKube
 from tests.support.observations import SyntheticWorkload, make_spec
 
@@ -36,3 +38,17 @@ def _predictor_named(setting: str) -> str:
 def test_the_setting_picks_the_model_and_the_status_names_it(setting: str, name: str) -> None:
     assert OperatorSettings(predictor=setting).predictor == setting
     assert _predictor_named(setting).startswith(name)
+
+
+def test_the_step_says_when_the_queueing_model_answers_in_the_networks_place() -> None:
+    network = OperatorPredictor(None, problem="no weights are installed")
+    plant = SyntheticWorkload(NetworkParameters(5e-3, 2e-3, 60e-6, 2.0), threads=4)
+    for _ in range(3):
+        plant.tick()
+    decision = decide(
+        observation=plant.observe(), spec=make_spec(), memo={}, now_seconds=plant.now_seconds,
+        predictor=network,
+    )  # fmt: skip
+    (step,) = [s for s in decision.steps if s.stage == "Predict"]
+    assert step.outcome == "Analytic"
+    assert "no weights are installed" in step.reason
