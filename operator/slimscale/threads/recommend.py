@@ -42,6 +42,7 @@ from slimscale.threads.load_memory import (
 from slimscale.threads.memo import KnownLoad, Memo, Pending, Regime
 from slimscale.threads.objective import Choice, choose, cpu_candidates, with_resources
 from slimscale.threads.predictor import (
+    AnalyticPredictor,
     Surface,
     ThreadPredictor,
     worth_looking_at,
@@ -127,8 +128,7 @@ def recommend(
         return _held(memo, window, f"{problem}; the last good values stay", steps)
     modelled = prediction.surface
     if modelled.note:
-        words = f"the queueing model answers: {modelled.note}"
-        steps.append(DecisionStep("Predict", "Analytic", words[:512]))
+        steps.append(DecisionStep("Predict", "Analytic", modelled.note[:512]))
     prediction = replace(
         prediction, surface=through_measured(prediction.surface, memo.regime.points, cores=cores)
     )
@@ -265,7 +265,8 @@ def _predict(
         problem = sane_surface(surface, rows=len(rows), columns=columns)
     except (ValueError, ArithmeticError) as error:
         surface, problem = Surface(rows, np.empty((0, 0)), 0.0), f"the predictor failed: {error}"
-    return _Prediction(surface, estimate, predictor.name), problem
+    name = AnalyticPredictor.name if surface.note else predictor.name
+    return _Prediction(surface, estimate, name), problem
 
 
 def _choose(
