@@ -8,7 +8,7 @@ from e2e.conftest import Cluster
 from e2e.eventually import consistently, eventually
 from e2e.kubectl import Kubectl
 from e2e.simworkloads import only_pod, pods, start, wait_settled, workload
-from e2e.workloads import CONTAINER, contract_server, hpa_on_cpu, simworkload
+from e2e.workloads import CONTAINER, contract_server, hpa_on_cpu, simulation, simworkload
 
 GUESS = 16
 
@@ -64,7 +64,11 @@ def test_a_resize_that_the_node_cannot_give_is_reverted(
     start(kubectl, "sim", *contract_server("sim", cluster.images["simserver"]))
     kubectl.apply(simworkload("sim", "sim", updatePolicy=policy))
     seen, [pod] = wait_settled(kubectl, "sim", "sim", unlike=GUESS)
-    # Beside the other pods of the node 1900m never fit; 4 CPUs are more than the node has.
+    # 4 CPUs are more than the node has; beside a neighbour 1900m never fit.
+    image = cluster.images["simserver"]
+    neighbour = simulation("neighbour", image, phase="paused", request="300m", injected=False)
+    neighbour["spec"]["template"]["spec"]["nodeName"] = pod.raw["spec"]["nodeName"]
+    start(kubectl, "neighbour", neighbour)
     cpu = {"requests": {"cpu": asked}, "limits": {"cpu": "4"}}
     container = {"name": CONTAINER, "resources": cpu}
     patch = {"spec": {"containers": [container]}}

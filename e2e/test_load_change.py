@@ -7,7 +7,7 @@ from e2e.conftest import Cluster
 from e2e.eventually import eventually
 from e2e.kubectl import Kubectl
 from e2e.simworkloads import WorkloadView, settled, start, steer, wait_settled
-from e2e.workloads import simulation, simworkload
+from e2e.workloads import QUICK_TUNING, simulation, simworkload
 
 FOLLOWED_SECONDS = 60.0
 
@@ -16,7 +16,8 @@ def test_each_change_of_phase_is_followed_within_a_minute_without_a_restart(
     cluster: Cluster, kubectl: Kubectl
 ) -> None:
     pod = start(kubectl, "sim", simulation("sim", cluster.images["simserver"], phase="light"))
-    kubectl.apply(simworkload("sim", "sim"))
+    probing = {**QUICK_TUNING, "cpuAware": True, "search": True}
+    kubectl.apply(simworkload("sim", "sim", tuning=probing))
     seen, _ = wait_settled(kubectl, "sim", "sim", unlike=16)
     light = seen.target_threads or 0
 

@@ -12,9 +12,16 @@ PHASE = "simserver.slimscale.dev/phase"
 LOAD = "steering.slimscale.dev/load"
 FAULT = "steering.slimscale.dev/fault"
 
-QUICK_TUNING: Json = {"windowSeconds": 6, "minTasks": 20, "minDwellSeconds": 5}
+QUICK_TUNING: Json = {
+    "windowSeconds": 6,
+    "minTasks": 20,
+    "minDwellSeconds": 5,
+    "cpuAware": False,
+    "search": False,
+}
 QUICK_METRICS: Json = {"intervalSeconds": 2, "maxAgeSeconds": 10}
-"""Short windows, so that a test waits for the operator and not for its patience."""
+"""Short windows, so that a test waits for the operator and not for its patience; no probes, so that
+what a test looks at stays where it is. The tests of the load and of the demo leave them on."""
 
 
 def simworkload(name: str, target: str, *, mode: str = "InPlace", **spec: Any) -> Json:
