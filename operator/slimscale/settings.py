@@ -56,7 +56,7 @@ class OperatorSettings(BaseSettings):
     )
 
     predictor: str = Field(
-        default="operator-network", pattern=r"^(operator-network|analytic)$",
+        default="analytic", pattern=r"^(operator-network|analytic)$",
         description="Which model predicts; the network falls back to the analytic one by itself.",
     )  # fmt: skip
 

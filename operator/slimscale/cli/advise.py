@@ -30,7 +30,6 @@ from slimscale.domain.observation import (
 from slimscale.exceptions import SlimError
 from slimscale.inpod.cgroup import cpu_count_available
 from slimscale.threads.decide import decide
-from slimscale.weights.shipped import shipped_predictor
 
 __all__ = ["advise", "advised", "decide_locally", "ladder"]
 
@@ -146,7 +145,6 @@ def decide_locally(
         spec=spec,
         memo={},
         now_seconds=now,
-        predictor=shipped_predictor(),
     )
 
 

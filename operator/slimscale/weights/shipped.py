@@ -1,4 +1,4 @@
-"""The predictor that ships: what the operator, `slimscale advise` and the benchmark use alike."""
+"""The learned predictor that ships; the operator uses it where its settings ask for it."""
 
 from functools import lru_cache
 
