@@ -28,7 +28,7 @@ from slimscale.controllers.simworkload import SimWorkloadController, Stages
 from slimscale.domain.clock import Clock
 from slimscale.exceptions import SlimError
 from slimscale.kubeapi.client import AioKubeClient, load_configuration
-from slimscale.kubeapi.ports import Json, KubeClient
+from slimscale.kubeapi.ports import Json
 from slimscale.observe.observer import Observer
 from slimscale.observe.prometheus import PrometheusReader
 from slimscale.observe.sampling import SampleSource
