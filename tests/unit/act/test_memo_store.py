@@ -9,7 +9,10 @@ from slimscale.act.child_names import memo_name
 from slimscale.act.memo_store import DECIDE_KEY, PLAN_KEY, MemoStore, memo_path, same_memo, save
 from slimscale.exceptions import SlimError, Unavailable
 from slimscale.observe.memo_reader import memo_from_config_map
+from slimscale.threads.closed_network import NetworkParameters
+from slimscale.threads.decide import decide
 from tests.support.fake_kube import FakeKube
+from tests.support.observations import SyntheticWorkload, drive, make_spec
 
 PATH = memo_path(namespace="team", name="sim")
 
@@ -125,3 +128,15 @@ def test_times_and_counts_count_exactly_figures_roughly(
 def test_the_name_of_the_config_map_is_stable() -> None:
     assert memo_name("sim") == memo_name("sim")
     assert json.loads(json.dumps(memo_name("sim"))).startswith("slimscale-sim-memo-")
+
+
+def test_what_the_tuner_s_filters_gather_is_no_reason_to_write() -> None:
+    """Two looks at a settled, noisy load differ in running figures alone."""
+    plant = SyntheticWorkload(NetworkParameters(0.0, 5e-3, 60e-6, 2.0), threads=2, noise=0.05)
+    spec = make_spec(cpu={"limitPolicy": "Keep"}, tuning={"cpuAware": False, "search": False})
+    memo = drive(plant, spec, 24, decide=decide)
+    for _ in range(12):
+        later = drive(plant, spec, 1, memo=memo, decide=decide)
+        assert same_memo(memo, later)
+        assert memo != later
+        memo = later
