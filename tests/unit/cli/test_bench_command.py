@@ -60,3 +60,14 @@ def test_one_policy_on_one_scenario_prints_its_share_of_the_best(tmp_path: Path)
     assert result.exit_code == 0, result.output
     row = next(line for line in result.output.splitlines() if "fixed-8" in line)
     assert 0.3 < float(row.split("│")[2]) < 1.05
+
+
+def test_the_simulator_is_compared_with_closed_forms_and_the_page_says_how(tmp_path: Path) -> None:
+    page = tmp_path / "validation.md"
+    done = CliRunner().invoke(
+        app, ["bench", "simulator", "--tasks", "1000", "--out", str(page)], catch_exceptions=False
+    )
+    assert done.exit_code == 0, done.output
+    text = page.read_text()
+    assert "slimscale bench simulator --seed 11 --tasks 1000" in text
+    assert "rows agree." in text
