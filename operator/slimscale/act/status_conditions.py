@@ -5,9 +5,9 @@ from typing import Any
 
 from slimscale.act.builders import rfc3339
 from slimscale.api.conditions import ConditionType, Reason
-from slimscale.api.simworkload import SimWorkloadSpec, UpdateMode
+from slimscale.api.simworkload import ControlledValues, SimWorkloadSpec, UpdateMode
 from slimscale.domain.decision import Decision
-from slimscale.domain.observation import Observation
+from slimscale.domain.observation import ConflictKind, Observation
 from slimscale.domain.plan import ApplyResult, Plan, PodState
 from slimscale.kubeapi.ports import Json
 
@@ -58,7 +58,7 @@ def conditions_of(
         _target_resolved(observation),
         _metrics_available(observation, decision),
         _recommendation(decision),
-        _no_conflict(observation, plan),
+        _no_conflict(observation, plan, spec),
         _applied(observation, plan, result, spec),
     ]
     rows.insert(0, _ready(rows, decision, spec))
@@ -111,11 +111,18 @@ def _recommendation(decision: Decision) -> _Row:
     return ConditionType.RECOMMENDATION_PROVIDED, status, decision.reason, decision.message
 
 
-def _no_conflict(observation: Observation, plan: Plan) -> _Row:
+def _no_conflict(observation: Observation, plan: Plan, spec: SimWorkloadSpec) -> _Row:
+    """LimitsOnly leaves the requests to an HPA or a VPA: then the two do not meet."""
     kind = ConditionType.NO_CONFLICT
-    if observation.other_owners:
-        owner = observation.other_owners[0]
-        names = ", ".join(o.name for o in observation.other_owners)
+    limits_only = spec.cpu.controlled_values is ControlledValues.LIMITS_ONLY
+    owners = [
+        o
+        for o in observation.other_owners
+        if o.kind is ConflictKind.SECOND_SIMWORKLOAD or not limits_only
+    ]
+    if owners:
+        owner = owners[0]
+        names = ", ".join(o.name for o in owners)
         words = f"{names}: also decides about this target; remove one of the two"
         return kind, "False", owner.kind.value, words
     if plan.reason == Reason.OTHER_MANAGER:

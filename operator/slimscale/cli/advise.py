@@ -221,7 +221,9 @@ def _report(
             f"the model said {predicted}; measured, {best} did clearly more, and what is measured"
             " counts"
         )
-    started_with, rate_before = measured[0]
+    started_with = measured[0][0]
+    # The count it started with may have been run again, like the others: that is the fairer figure.
+    rate_before = dict(measured)[started_with]
     reached = dict(measured[1:]).get(best)
     if reached is not None and rate_before > 0:
         console.print(

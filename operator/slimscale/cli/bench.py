@@ -63,7 +63,9 @@ def threads(  # noqa: PLR0917 - each is an option of its own on the command line
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("slimscale"):
             raise
-        raise SlimError(f"{error.name} is missing; install slimscale[simulate,bench]") from error
+        raise SlimError(
+            f"{error.name} is missing; from a checkout: pip install '.[simulate,bench]'"
+        ) from error
     bench_threads(
         Request(
             quick=quick,
@@ -96,7 +98,9 @@ def simulator(
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("slimscale"):
             raise
-        raise SlimError(f"{error.name} is missing; install slimscale[simulate,bench]") from error
+        raise SlimError(
+            f"{error.name} is missing; from a checkout: pip install '.[simulate,bench]'"
+        ) from error
     rows = validation_rows(seed, tasks=tasks)
     table = validation_markdown(rows)
     if out == Path():
@@ -126,5 +130,7 @@ def native(context: typer.Context) -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("slimscale"):
             raise
-        raise SlimError(f"{error.name} is missing; install slimscale[simulate,bench]") from error
+        raise SlimError(
+            f"{error.name} is missing; from a checkout: pip install '.[simulate,bench]'"
+        ) from error
     app(context.args, prog_name="slimscale bench native", standalone_mode=False)

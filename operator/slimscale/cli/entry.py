@@ -13,7 +13,7 @@ def run() -> None:
         if (error.name or "").startswith("slimscale"):
             raise
         sys.stderr.write(
-            f"slimscale: {error.name} is missing; install the command line: slimscale[cli,operator]\n"
+            f"slimscale: {error.name} is missing; from a checkout: pip install '.[cli,operator]'\n"
         )
         sys.exit(1)
     run_main()

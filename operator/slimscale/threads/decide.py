@@ -352,7 +352,7 @@ def _forbidden(observation: Observation, spec: SimWorkloadSpec) -> str:
         return "suspend is true: recommended only"
     for owner in observation.other_owners:
         if owner.kind is ConflictKind.SECOND_SIMWORKLOAD:
-            return f"SimWorkload {owner.name} has the same target: neither writes"
+            return f"SimWorkload {owner.name} has the same target and came first: it alone writes"
         if spec.cpu.controlled_values is not ControlledValues.LIMITS_ONLY:
             return (
                 f"{owner.kind.value} {owner.name} acts on the same requests; set"

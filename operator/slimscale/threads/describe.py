@@ -82,9 +82,9 @@ def model_view(
         )
     )
     rates = surface.tasks_per_second[row]
-    counts = np.unique(
-        np.round(np.geomspace(1, len(rates), min(CURVE_POINTS, len(rates)))).astype(int)
-    )
+    grid = np.round(np.geomspace(1, len(rates), min(CURVE_POINTS, len(rates)))).astype(int)
+    shown = [k for k in (target.threads, window.threads) if k <= len(rates)]
+    counts = np.unique(np.concatenate([grid, np.asarray(shown, dtype=int)]))
     return ModelView(
         predictor=predictor,
         task_seconds=window.task_seconds,

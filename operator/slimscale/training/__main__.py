@@ -1,4 +1,4 @@
-"""`python -m slimscale.training train | evaluate`: the same as `slimscale train`."""
+"""`python -m slimscale.training train | evaluate`; `make train` calls the first."""
 
 import argparse
 import json

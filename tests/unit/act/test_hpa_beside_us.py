@@ -1,11 +1,14 @@
 """B11: an HPA divides usage by the request; who moves the request moves the replicas."""
 
 import math
+from dataclasses import replace
 
+from slimscale.act.status_conditions import conditions_of
 from slimscale.domain.decision import PodTarget
 from slimscale.domain.observation import ConflictKind, OtherOwner
-from tests.support.decisions import FollowedPod, pod_with
-from tests.support.observations import make_node, make_spec
+from slimscale.domain.plan import ApplyResult, Plan
+from tests.support.decisions import FollowedPod, make_decision, pod_with
+from tests.support.observations import make_node, make_observation, make_spec
 
 HPA = (OtherOwner(ConflictKind.HPA_ON_CPU, "web"),)
 DEMAND_CORES = 3.0
@@ -53,3 +56,21 @@ def test_without_limits_only_nothing_is_written_so_the_replicas_settle() -> None
 def test_the_two_would_chase_each_other_if_requests_were_written() -> None:
     """That the simulation can show it at all."""
     assert run(controlled="RequestsAndLimits", may_write=True).changes > 2
+
+
+def test_limits_only_beside_an_hpa_is_no_conflict_but_a_second_simworkload_is() -> None:
+    hpa = OtherOwner(ConflictKind.HPA_ON_CPU, "scaler")
+    rival = OtherOwner(ConflictKind.SECOND_SIMWORKLOAD, "rival")
+
+    def said(owners: tuple[OtherOwner, ...], **cpu: str) -> tuple[str, str]:
+        observation = replace(make_observation((pod_with(),), 1000.0), other_owners=owners)
+        rows = conditions_of(
+            observation=observation, decision=make_decision(PodTarget(4, 1000, 2000)), plan=Plan(()),
+            result=ApplyResult(()), spec=make_spec(cpu=cpu), previous=[], now_seconds=1000.0,
+        )  # fmt: skip
+        (row,) = [r for r in rows if r["type"] == "NoConflict"]
+        return row["status"], row["reason"]
+
+    assert said((hpa,)) == ("False", "HorizontalPodAutoscalerOnCPU")
+    assert said((hpa,), controlledValues="LimitsOnly")[0] == "True"
+    assert said((hpa, rival), controlledValues="LimitsOnly") == ("False", "SecondSimWorkload")

@@ -136,5 +136,5 @@ def _xgboost() -> Any:
     try:
         import xgboost
     except ModuleNotFoundError as error:
-        raise SlimError("xgboost is missing; install slimscale[bench]") from error
+        raise SlimError("xgboost is missing; from a checkout: pip install '.[train]'") from error
     return xgboost
