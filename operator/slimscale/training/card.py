@@ -78,7 +78,7 @@ def make_card(
         "format": FORMAT,
         "version": hashlib.sha256(save(dict(arrays))).hexdigest()[:12],
         "what": "correction to the throughput curve of the analytic model, per pod",
-        "made_by": "slimscale train",
+        "made_by": "make train",
         "output": "g in log odds of T/Bd at given thread counts; T in tasks a second",
         "branch_features": list(BRANCH_FEATURES),
         "trunk_features": list(TRUNK_FEATURES),
