@@ -62,5 +62,5 @@ def test_a_window_without_tasks_gives_no_answer() -> None:
 
 def test_without_xgboost_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "xgboost", None)
-    with pytest.raises(SlimError, match=r"slimscale\[bench\]"):
+    with pytest.raises(SlimError, match=r"pip install '.\[train\]'"):
         train_trees([LabelledLoad(((0.0,) * len(BRANCH_FEATURES),), 0.0)], seed=1)

@@ -48,7 +48,7 @@ def test_without_the_simulators_packages_the_message_names_the_extras(
     monkeypatch.setitem(sys.modules, "numba", None)
     result = CliRunner().invoke(app, ["bench", "threads", "--list"])
     assert isinstance(result.exception, SlimError)
-    assert "slimscale[simulate,bench]" in str(result.exception)
+    assert "pip install '.[simulate,bench]'" in str(result.exception)
 
 
 def test_one_policy_on_one_scenario_prints_its_share_of_the_best(tmp_path: Path) -> None:

@@ -17,4 +17,4 @@ def test_a_missing_package_is_named_with_what_to_install(
     assert ended.value.code == 1
     said = capsys.readouterr().err
     assert "typer" in said
-    assert "slimscale[cli,operator]" in said
+    assert "pip install '.[cli,operator]'" in said
