@@ -1,5 +1,7 @@
 """`slimscale bench`: AutoThread against every baseline. Imported with the command, not before."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +17,19 @@ bench_app = typer.Typer(
 )
 
 WORK_FOLDER = ".bench"
+
+
+@contextmanager
+def _missing_packages_named() -> Iterator[None]:
+    """The benchmark's packages are extras: say which one is missing and how to get them."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("slimscale"):
+            raise
+        raise SlimError(
+            f"{error.name} is missing; from a checkout: pip install '.[simulate,bench]'"
+        ) from error
 
 
 @bench_app.callback()
@@ -58,14 +73,8 @@ def threads(  # noqa: PLR0917 - each is an option of its own on the command line
     ] = False,
 ) -> None:
     """Simulated pods under changing load: AutoThread beside every baseline, tuning included."""
-    try:
+    with _missing_packages_named():
         from slimscale.bench.command import Request, bench_threads
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("slimscale"):
-            raise
-        raise SlimError(
-            f"{error.name} is missing; from a checkout: pip install '.[simulate,bench]'"
-        ) from error
     bench_threads(
         Request(
             quick=quick,
@@ -93,14 +102,8 @@ def simulator(
     out: Annotated[Path, typer.Option(help="File to write; none: print only.")] = Path(),
 ) -> None:
     """The simulator against closed forms: exit status 1 when a case disagrees."""
-    try:
+    with _missing_packages_named():
         from slimscale.simulate.validation import validation_markdown, validation_rows
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("slimscale"):
-            raise
-        raise SlimError(
-            f"{error.name} is missing; from a checkout: pip install '.[simulate,bench]'"
-        ) from error
     rows = validation_rows(seed, tasks=tasks)
     table = validation_markdown(rows)
     if out == Path():
@@ -125,12 +128,6 @@ def simulator(
 )
 def native(context: typer.Context) -> None:
     """Real threads under real CPU quotas on this machine; say --help for its commands."""
-    try:
+    with _missing_packages_named():
         from slimscale.bench.native.__main__ import app
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("slimscale"):
-            raise
-        raise SlimError(
-            f"{error.name} is missing; from a checkout: pip install '.[simulate,bench]'"
-        ) from error
     app(context.args, prog_name="slimscale bench native", standalone_mode=False)

@@ -228,10 +228,13 @@ def _jump(cpu: Trend | None, carried: float | None) -> str:
 def _new_regime(memo: Memo, started_at_seconds: float) -> Memo:
     memo = remember_load(memo)
     old = memo.regime
+    least = old.least_crowded
     regime = Regime(
         number=old.number + 1,
         started_at_seconds=started_at_seconds,
-        former_dispatch_seconds=old.uncrowded_dispatch_seconds,
+        former_dispatch_seconds=(
+            least.dispatch_seconds if least is not None else old.former_dispatch_seconds
+        ),
         former_contention=(
             old.contention_linear if old.contention_linear is not None else old.former_contention
         ),

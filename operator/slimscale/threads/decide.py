@@ -23,7 +23,7 @@ from slimscale.domain.observation import ConflictKind, Observation
 from slimscale.threads.bounds import CpuBounds, Standing, cpu_bounds, standing_of
 from slimscale.threads.change import watch_load
 from slimscale.threads.describe import target_words
-from slimscale.threads.load_memory import remember_point, watch_drift
+from slimscale.threads.load_memory import look_at_load
 from slimscale.threads.memo import Memo, load_memo
 from slimscale.threads.predictor import AnalyticPredictor, ThreadPredictor, floor_of_quota
 from slimscale.threads.recommend import Recommendation, recommend
@@ -164,11 +164,9 @@ def _run(
     if uncertain and draft.memo.target is not None:
         _await_load(draft, result.window)
         return
-    if spec.tuning.online:
-        draft.memo, drifted = watch_drift(draft.memo, result.window, spec=spec, standing=standing)
-        if drifted:
-            draft.say("Detect", "LoadDrifted", f"{drifted}: what was learned is dropped")
-    draft.memo = remember_point(draft.memo, result.window, spec=spec, standing=standing)
+    draft.memo, drifted = look_at_load(draft.memo, result.window, spec=spec, standing=standing)
+    if drifted:
+        draft.say("Detect", "LoadDrifted", f"{drifted}: what was learned is dropped")
     outcome = verify_change(draft.memo, result.window, spec=spec, now_seconds=now_seconds)
     draft.memo = outcome.memo
     if outcome.step is not None:

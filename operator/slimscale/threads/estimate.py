@@ -225,16 +225,14 @@ def _waits_elsewhere(regime: Regime, window: WorkloadWindow, blocked: float) -> 
 
 def _uncrowded(dispatch: float, window: WorkloadWindow, regime: Regime) -> float:
     """S with nobody else there: as held by the smallest crowd that this load has shown."""
-    crowd = window.threads - window.tasks_per_second * window.task_seconds
-    known = [p for p in regime.points if p.crowd is not None and p.dispatch_seconds]
+    crowd, fewest = window.threads_outside_tasks, regime.least_crowded
     if not window.saturated:
         return dispatch
-    if not known:
+    if fewest is None:
         former, growth = regime.former_dispatch_seconds, regime.former_contention or 0.0
         explained = (former or 0.0) * (1.0 + growth * max(0.0, crowd - 1.0))
         alike = former is not None and abs(math.log(explained / dispatch)) < ALIKE
         return min(dispatch, former) if alike and former is not None else dispatch
-    fewest = min(known, key=lambda p: p.crowd or 0.0)
     if (fewest.crowd or 0.0) > 0.7 * crowd:
         return dispatch
     return min(dispatch, fewest.dispatch_seconds or dispatch)
@@ -380,7 +378,7 @@ def _with_contention(
 
 def crowd_at_dispatcher(window: WorkloadWindow) -> float | None:
     """Threads at the dispatcher, when they are enough to keep it busy all the time."""
-    crowd = window.threads - window.tasks_per_second * window.task_seconds
+    crowd = window.threads_outside_tasks
     enough = window.saturated and crowd >= max(QUEUE_SEEN, 0.2 * window.threads)
     # T*wall is a mean of finished tasks: what chance explains is no crowd.
     noise = window.threads * math.sqrt(HEAVY_TAILED / max(window.tasks, 1.0))

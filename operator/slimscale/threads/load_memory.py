@@ -11,7 +11,7 @@ from slimscale.threads.memo import KnownLoad, Memo
 from slimscale.threads.recall import Signature, recall
 from slimscale.threads.window import WorkloadWindow
 
-__all__ = ["MOST_THREADS", "cores_of", "estimate_of", "known_load", "remember_point", "watch_drift"]
+__all__ = ["MOST_THREADS", "cores_of", "estimate_of", "known_load", "look_at_load"]
 
 MOST_THREADS = 1024
 UNKNOWN_NODE_CORES = 8.0
@@ -43,34 +43,33 @@ def estimate_of(
     )
 
 
-def remember_point(
-    memo: Memo, window: WorkloadWindow, *, spec: SimWorkloadSpec, standing: Standing
-) -> Memo:
-    """Keep what this window says of its thread count, also when its change is taken back."""
-    if not window.saturated or window.threads > MOST_THREADS:
-        return memo
-    estimate = estimate_of(memo, window, spec=spec, standing=standing, contention=False)
-    if estimate is None:
-        return memo
-    regime = replace(memo.regime, waits_are_real=estimate.waits_are_real)
-    return replace(memo, regime=regime.with_point(estimate.point))
-
-
-def watch_drift(
+def look_at_load(
     memo: Memo, window: WorkloadWindow, *, spec: SimWorkloadSpec, standing: Standing
 ) -> tuple[Memo, str]:
-    """Has the load crept away from where it began? Judged by what a task does, not by its rate."""
+    """Keep what this window says of its thread count, also when its change is taken back.
+
+    First: has the load crept away from where it began? Judged by what a task does, not by its
+    rate; then a new load begins with this window, and the second value says what drifted.
+    """
+    drifted = ""
     estimate = estimate_of(memo, window, spec=spec, standing=standing, contention=False)
     if estimate is None or not window.saturated:
         return memo, ""
-    return has_drifted(
-        memo,
-        threads=window.threads,
-        cpu_seconds=window.task_cpu_seconds or estimate.parameters.cpu_seconds,
-        blocked_seconds=estimate.blocked_seconds or 0.0,
-        tasks=window.tasks,
-        started_at_seconds=window.started_at_seconds,
-    )
+    if spec.tuning.online:
+        memo, drifted = has_drifted(
+            memo,
+            threads=window.threads,
+            cpu_seconds=window.task_cpu_seconds or estimate.parameters.cpu_seconds,
+            blocked_seconds=estimate.blocked_seconds or 0.0,
+            tasks=window.tasks,
+            started_at_seconds=window.started_at_seconds,
+        )
+    if drifted:
+        estimate = estimate_of(memo, window, spec=spec, standing=standing, contention=False)
+    if estimate is None or window.threads > MOST_THREADS:
+        return memo, drifted
+    regime = replace(memo.regime, waits_are_real=estimate.waits_are_real)
+    return replace(memo, regime=regime.with_point(estimate.point)), drifted
 
 
 def known_load(

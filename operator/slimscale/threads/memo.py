@@ -120,12 +120,10 @@ class Regime:
     points: tuple[LoadPoint, ...] = ()
 
     @property
-    def uncrowded_dispatch_seconds(self) -> float | None:
-        """S as held by the smallest crowd that this load has shown, else of the load before."""
+    def least_crowded(self) -> LoadPoint | None:
+        """The point with the smallest crowd at the dispatcher: its holding time is nearest to S."""
         known = [p for p in self.points if p.crowd is not None and p.dispatch_seconds]
-        if not known:
-            return self.former_dispatch_seconds
-        return min(known, key=lambda p: p.crowd or 0.0).dispatch_seconds
+        return min(known, key=lambda p: p.crowd or 0.0, default=None)
 
     def with_point(self, point: LoadPoint) -> "Regime":
         """One figure for each (threads, CPU), the mean of its last windows; the oldest of too many

@@ -82,6 +82,11 @@ class WorkloadWindow:
     """Tasks a second of a pod in the last intervals, oldest first, at most `HISTORY_INTERVALS`."""
 
     @property
+    def threads_outside_tasks(self) -> float:
+        """Mean number, k - T*wall (Little's law): at the dispatcher, where demand is saturated."""
+        return self.threads - self.tasks_per_second * self.task_seconds
+
+    @property
     def span_seconds(self) -> float:
         return self.ended_at_seconds - self.started_at_seconds
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slimscale.bench.baselines.analytic import fewest_within
+from slimscale.bench.baselines.analytic import estimate_of_view, fewest_within
 from slimscale.bench.baselines.formula import WINDOW_SECONDS, FirstWindow
 from slimscale.bench.curves import curve_of
 from slimscale.bench.loads import KINDS, Shape, draw_parts
@@ -22,9 +22,7 @@ from slimscale.bench.scenarios import FAMILIES, RATE_PER_SECOND, draw_quota
 from slimscale.exceptions import SlimError
 from slimscale.simulate.plant import Plant
 from slimscale.simulate.workload import Host
-from slimscale.threads.estimate import estimate_parameters
 from slimscale.threads.features import BRANCH_FEATURES, Setting, branch_features
-from slimscale.threads.memo import Regime
 from slimscale.threads.predictor import AnalyticPredictor, floor_of_quota
 
 if TYPE_CHECKING:
@@ -58,22 +56,13 @@ class LabelledLoad:
 
 def features_of(view: PolicyView) -> FloatArray | None:
     """Shape (F,): the branch features of the window; None where nothing can be estimated."""
-    window = view.window()
-    if window is None:
-        return None
-    estimate = estimate_parameters(
-        window,
-        cores=view.cores_in_reach,
-        node_cores=float(view.cores),
-        regime=Regime(),
-        min_tasks=30,
-    )
-    if estimate is None:
+    estimate = estimate_of_view(view)
+    if estimate is None or estimate.window is None:
         return None
     analytic = AnalyticPredictor().view(
         estimate, cpu_cores=(view.cores_in_reach,), max_threads=MAX_THREADS
     )
-    return np.asarray(branch_features(Setting.of(estimate, window, analytic))[0])
+    return np.asarray(branch_features(Setting.of(estimate, estimate.window, analytic))[0])
 
 
 def draw_labelled_load(suite_seed: int, index: int) -> LabelledLoad | None:
