@@ -8,8 +8,11 @@ pin() { # output extras...
   uv pip compile "${flags[@]}" \
     "${@/#/--extra=}" pyproject.toml -o "requirements/$out.txt"
 }
-pin dev operator cli dev sim simulate bench
+pin dev operator cli dev sim simulate bench router sidecar modelserver
 pin operator operator
 pin sim sim
-pin train operator cli dev sim simulate bench train
+pin train operator cli dev sim simulate bench router sidecar modelserver train
+pin dataplane router sidecar
+pin modelserver modelserver
+pin clients clients
 uv pip compile "${flags[@]}" -o requirements/build.txt - <<<'hatchling>=1.27'

@@ -1,0 +1,1 @@
+"""Replicas of the pools: sizing to the SLO, guards, the choice between pools. Pure."""

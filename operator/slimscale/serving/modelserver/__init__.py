@@ -1,0 +1,1 @@
+"""onnxruntime behind the Open Inference Protocol, on localhost: one model a width."""

@@ -1,0 +1,1 @@
+"""Beside the model server in every pod: queues, greedy batches, instances, drain."""
