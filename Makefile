@@ -46,7 +46,7 @@ bench: $(VENV)/.train ## measure every way to choose threads on simulated loads 
 docs: generate ## the generated part of docs/
 
 clean: ## remove the virtual environment and the test cluster
-	-if [ -x $(PY) ]; then $(PY) -m e2e.cluster down; else echo "no $(VENV): a cluster of this checkout stays; make test, then make clean"; fi
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache
+	-if [ -x $(PY) ]; then $(PY) -m e2e.cluster down; else echo "no $(VENV): a cluster of this checkout stays; make verify makes it anew, then make clean"; fi
+	rm -rf $(VENV) .bench build dist .mypy_cache .ruff_cache .pytest_cache
 
 .PHONY: help demo test e2e verify generate fix train bench docs clean

@@ -2,7 +2,7 @@
  * behind one mutex, whose size follows the thread file, and which serves its metrics.
  *
  *   SLIMSCALE_THREADS_FILE   where the wanted count is (default /etc/slimscale/threads)
- *   SLIMSCALE_THREADS        the count to start with (default 1)
+ *   SLIMSCALE_THREADS        the count to start with (default: whole CPUs of the quota)
  *   SLIMSCALE_METRICS_PORT   where /metrics is served (default 9464; 0: any, printed)
  */
 #define _GNU_SOURCE
@@ -77,8 +77,6 @@ static double simulate(unsigned size)
     return x;
 }
 
-/* The thread that leaves takes itself off the count before it ends, so that the owner of the pool
- * acknowledges a smaller count only when no surplus task runs any more. */
 /* How long this thread has waited for a CPU so far: the second number of its schedstat. Without it
  * SlimScale cannot tell a task that waits for an engine from one that waits for a CPU. */
 static double runqueue_seconds(int schedstat)
@@ -92,6 +90,8 @@ static double runqueue_seconds(int schedstat)
     return space == NULL ? 0 : 1e-9 * strtod(space, NULL);
 }
 
+/* The thread that leaves takes itself off the count before it ends, so that the owner of the pool
+ * acknowledges a smaller count only when no surplus task runs any more. */
 static void *work(void *argument)
 {
     struct worker *me = argument;
@@ -136,6 +136,32 @@ static void *work(void *argument)
     return NULL;
 }
 
+/* The two numbers of a file, or one and `otherwise`; false where there is no number. */
+static bool read_numbers(const char *path, double otherwise, double *first, double *second)
+{
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    const int found = fscanf(file, "%lf %lf", first, second);
+    fclose(file);
+    if (found == 1)
+        *second = otherwise;
+    return found >= 1;
+}
+
+/* Whole CPUs of the cgroup's quota (v2, then v1), else of the machine; at least 1. */
+static int quota_threads(void)
+{
+    double quota = -1, period = 0, unused;
+    if (!read_numbers("/sys/fs/cgroup/cpu.max", 100000, &quota, &period) &&
+        read_numbers("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", 0, &quota, &unused))
+        (void)read_numbers("/sys/fs/cgroup/cpu/cpu.cfs_period_us", 0, &period, &unused);
+    double cpus = (double)sysconf(_SC_NPROCESSORS_ONLN);
+    if (quota > 0 && period > 0 && quota / period < cpus)
+        cpus = quota / period;
+    return cpus < 1 ? 1 : cpus > MAX_THREADS ? MAX_THREADS : (int)cpus;
+}
+
 /* Called by the pool's owner alone. Returns when `threads` is in effect, so that it may be
  * acknowledged; the count in effect is less where no more threads can be made. */
 static int resize(int threads)
@@ -162,7 +188,7 @@ static int resize(int threads)
     return in_effect;
 }
 
-/* 0: there is no good value; keep what is in use. */
+/* 0: there is no good value; keep what is in use. A count above the most is the most. */
 static int parse_threads(const char *text)
 {
     char *end;
@@ -188,7 +214,12 @@ static int read_threads(const char *path)
     if (length <= 0 || length == (ssize_t)sizeof text - 1)
         return 0;
     text[length] = '\0';
-    return strlen(text) == (size_t)length ? parse_threads(text) : 0;
+    const int threads = strlen(text) == (size_t)length ? parse_threads(text) : 0;
+    static bool said; /* once for each bad value, not five times a second */
+    if (threads == 0 && !said)
+        fprintf(stderr, "%s: \"%.16s\" is no thread count; write a whole number above 0\n", path, text);
+    said = threads == 0;
+    return threads;
 }
 
 static void print_histogram(FILE *out, const char *name, const struct histogram *histogram)
@@ -350,20 +381,26 @@ int main(void)
     if (asked == 0)
         asked = start ? parse_threads(start) : 0;
     if (asked == 0)
-        asked = 1;
-    atomic_store(&threads_applied, resize(asked));
+        asked = quota_threads();
+    int applied = resize(asked);
+    atomic_store(&threads_applied, applied);
     if (pthread_create(&producer, NULL, produce, &size) != 0)
         return 1;
     listener = listen_on(port && *port ? atoi(port) : 9464);
     if (listener >= 0 && pthread_create(&server, NULL, serve, &listener) != 0)
         return 1;
 
-    /* This thread owns the pool: it looks, applies, and only then acknowledges. */
+    /* This thread owns the pool: it looks, applies, and only then acknowledges. Where the system
+     * refused a thread, the next look tries again. */
     while (!stopping) {
         const int wanted = read_threads(path);
         if (wanted != 0 && wanted != asked) {
             asked = wanted;
-            atomic_store(&threads_applied, resize(wanted));
+            applied = -1;
+        }
+        if (applied != asked) {
+            applied = resize(asked);
+            atomic_store(&threads_applied, applied);
         }
         usleep(POLL_MILLISECONDS * 1000);
     }

@@ -24,10 +24,12 @@ class Simulation:
     def __init__(self, program: Path, folder: Path) -> None:
         self.file = folder / "threads"
         self.write("2")
+        self.said = (folder / "said").open("w")
         self.process = subprocess.Popen(
             [program],
             env={"SLIMSCALE_THREADS_FILE": str(self.file), "SLIMSCALE_METRICS_PORT": "0"},
             stdout=subprocess.PIPE,
+            stderr=self.said,
             text=True,
         )
         assert self.process.stdout is not None
@@ -79,6 +81,7 @@ def simulation(program: Path, tmp_path: Path) -> Iterator[Simulation]:
     assert running.process.wait(WAIT_SECONDS) == 0
     assert running.process.stdout is not None
     running.process.stdout.close()
+    running.said.close()
 
 
 @needs_compiler
@@ -116,6 +119,15 @@ def test_a_bad_count_keeps_the_last_good_one(simulation: Simulation, bad: str) -
     simulation.write(bad)
     threading.Event().wait(0.3)  # more than one of its looks
     assert simulation.sample().threads_applied == 4
+
+
+@needs_compiler
+def test_a_bad_count_is_said_once_and_names_the_remedy(simulation: Simulation) -> None:
+    simulation.write("four")
+    threading.Event().wait(0.7)  # several of its looks
+    said = (simulation.file.parent / "said").read_text()
+    assert said.count("\n") == 1
+    assert '"four" is no thread count; write a whole number above 0' in said
 
 
 @needs_compiler

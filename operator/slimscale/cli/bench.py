@@ -49,8 +49,8 @@ def threads(  # noqa: PLR0917 - each is an option of its own on the command line
         int, typer.Option(min=0, max=1000, help="Runs of each scenario and policy; 0: 10, quick 2.")
     ] = 0,
     out: Annotated[
-        Path, typer.Option(help="Folder for the tables and plots; none: print only.")
-    ] = Path(),
+        Path | None, typer.Option(help="Folder for the tables and plots; left out: print only.")
+    ] = None,
     policy: Annotated[
         list[str] | None, typer.Option(help="Only this policy; may be given several times.")
     ] = None,
@@ -79,7 +79,7 @@ def threads(  # noqa: PLR0917 - each is an option of its own on the command line
         Request(
             quick=quick,
             seeds=seeds or (2 if quick else 10),
-            out=out if out != Path() else None,
+            out=out,
             policies=tuple(policy or ()),
             scenario=scenario,
             suite_seed=suite_seed,
@@ -99,14 +99,14 @@ def simulator(
     tasks: Annotated[
         int, typer.Option(min=1000, max=10_000_000, help="Tasks of each of a case's 20 batches.")
     ] = 20_000,
-    out: Annotated[Path, typer.Option(help="File to write; none: print only.")] = Path(),
+    out: Annotated[Path | None, typer.Option(help="File to write; left out: print only.")] = None,
 ) -> None:
     """The simulator against closed forms: exit status 1 when a case disagrees."""
     with _missing_packages_named():
         from slimscale.simulate.validation import validation_markdown, validation_rows
     rows = validation_rows(seed, tasks=tasks)
     table = validation_markdown(rows)
-    if out == Path():
+    if out is None:
         typer.echo(table)
     else:
         heading = (

@@ -13,6 +13,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from slimscale.act.metrics import OperatorMetrics
 from slimscale.act.permissions import PERMISSIONS, Permission, Scope
 from slimscale.domain.contract import MetricName
+from slimscale.inpod.exposition import IGNORED_HELP, IGNORED_NAME
 
 __all__ = ["crd_reference", "metrics_reference", "permissions_reference", "rbac_rules_template"]
 
@@ -141,6 +142,10 @@ def metrics_reference() -> str:
     ]
     pods = ["| metric | what it is |", "|---|---|"]
     pods += [f"| `slimscale_{name}` | {_cell(words)} |" for name, words in _contract_metrics()]
+    pods += [
+        f"| `slimscale_{IGNORED_NAME}` | Counter by `reason`, of `slimscale.inpod` alone: "
+        f"{_cell(IGNORED_HELP)} |"
+    ]
     parts = [
         "# Metrics",
         _NOTICE,

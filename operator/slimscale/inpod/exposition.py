@@ -38,7 +38,8 @@ KIND_AND_HELP: Final = {
 }
 METRIC_NAMES: Final = frozenset(KIND_AND_HELP)
 """Names of the contract, without the prefix."""
-_IGNORED: Final = "inpod_thread_values_ignored_total"
+IGNORED_NAME: Final = "inpod_thread_values_ignored_total"
+IGNORED_HELP: Final = "Thread counts not used as they stood."
 
 _started = time.time()
 
@@ -89,10 +90,10 @@ def _lines(
             yield from _head(name)
             yield f"{PREFIX}_{name} {value!r}"
     if ignored:
-        yield f"# HELP {PREFIX}_{_IGNORED} Thread counts not used as they stood."
-        yield f"# TYPE {PREFIX}_{_IGNORED} counter"
+        yield f"# HELP {PREFIX}_{IGNORED_NAME} {IGNORED_HELP}"
+        yield f"# TYPE {PREFIX}_{IGNORED_NAME} counter"
         for reason, count in sorted(ignored.items()):
-            yield f'{PREFIX}_{_IGNORED}{{reason="{reason}"}} {count}'
+            yield f'{PREFIX}_{IGNORED_NAME}{{reason="{reason}"}} {count}'
 
 
 def _head(name: str) -> Iterator[str]:

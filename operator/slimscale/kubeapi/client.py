@@ -7,6 +7,7 @@ alone, and each call ends in time: reads by `call_timeout_seconds`, writes by `w
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from urllib.parse import urlencode
 
@@ -45,6 +46,10 @@ async def _refuse_redirects(
         response.close()
         raise _RedirectRefused(f"redirected with {response.status}")
     return response
+
+
+# The library warns of a missing kubeconfig and raises as well; our error says both, with the remedy.
+logging.getLogger("kubernetes.aio.config.kube_config").setLevel(logging.ERROR)
 
 
 async def load_configuration(kubeconfig: str = "", context: str = "") -> Configuration:

@@ -48,13 +48,15 @@ def prepare() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
-@app.command("build")
+@app.command("build", epilog="Example: slimscale bench native build")
 def build_command() -> None:
     """Compile the native pool and print where it is."""
     sys.stdout.write(f"{build()}\n")
 
 
-@app.command("sweep")
+@app.command(
+    "sweep", epilog="Example: slimscale bench native sweep --curves-a-family 8 --minutes 60"
+)
 def sweep_command(
     *,
     output: Annotated[Path, typer.Option(help="Raw lines; a sweep goes on where it was.")] = RAW,
@@ -64,7 +66,7 @@ def sweep_command(
     lock: Lock = None,
     most_load: MostLoad = 1.0,
 ) -> None:
-    """Measure the curves of the plan that are not in the output yet (root, about 20 minutes)."""
+    """Measure the curves of the plan that are not in the output yet (root, about 35 minutes)."""
     curves = curve_plan(seed=PLAN_SEED, curves_a_family=curves_a_family, cores=read_machine().cores)
     program = build()
     load = wait_until_quiet(most_load=most_load, patience_seconds=600.0)
@@ -86,7 +88,7 @@ def sweep_command(
     console.print(f"{done} curves measured now, {known} of {len(curves)} are in {output}")
 
 
-@app.command("pack")
+@app.command("pack", epilog="Example: slimscale bench native pack --raw build/native-curves.jsonl")
 def pack_command(
     raw: Annotated[Path, typer.Option(help="Lines that `sweep` wrote.")] = RAW,
     folder: Annotated[Path, typer.Option(help="Where the committed form goes.")] = DEFAULT_FOLDER,
@@ -95,7 +97,7 @@ def pack_command(
     console.print(f"{write_dataset(raw, folder)} curves are in {folder}")
 
 
-@app.command("validate")
+@app.command("validate", epilog="Example: slimscale bench native validate --out docs/results")
 def validate_command(
     data: Annotated[Path, typer.Option(help="Measured curves.")] = DEFAULT_FOLDER,
     out: Annotated[Path, typer.Option(help="Where the tables and pictures go.")] = RESULTS,
@@ -113,7 +115,7 @@ def validate_command(
         console.print(str(path))
 
 
-@app.command("real")
+@app.command("real", epilog="Example: slimscale bench native real --quotas 1,2 --seeds 1")
 def real_command(
     *,
     output: Annotated[Path, typer.Option(help="Raw lines; goes on where it was.")] = RAW_REAL,
@@ -148,7 +150,7 @@ def real_command(
         console.print(str(path))
 
 
-@app.command("libraries")
+@app.command("libraries", epilog="Example: slimscale bench native libraries --quotas 1,2")
 def libraries_command(
     *,
     quotas: Annotated[str, typer.Option(help="CPU quotas in cores.")] = "1,2",
