@@ -1,0 +1,200 @@
+"""One keep-alive connection of the client: one exchange at a time, and what is known when it fails."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httptools
+
+from slimscale.exceptions import SlimError
+
+__all__ = ["ClientConnection", "ClientResponse", "ExchangeFailed"]
+
+_JOIN_BYTES = 64 * 2**10
+
+
+class ExchangeFailed(SlimError):
+    """No whole answer came.
+
+    `sent` False: not one byte of the request has left, so that sending it elsewhere can't double it.
+    `late` True: the deadline passed. `answered` True: the head of an answer had come.
+    """
+
+    def __init__(
+        self, message: str, *, sent: bool, late: bool = False, answered: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.sent = sent
+        self.late = late
+        self.answered = answered
+
+
+@dataclass(frozen=True, slots=True)
+class ClientResponse:
+    """`headers` has names in lower case; of a repeated header the last one counts."""
+
+    status: int
+    headers: dict[bytes, bytes]
+    body: bytes
+
+
+class ClientConnection(asyncio.Protocol):
+    """Made by ClientPool. `exchange` writes a whole request and gives a future of its answer."""
+
+    __slots__ = (
+        "_answer", "_body", "_body_bytes", "_body_limit", "_header_bytes", "_header_limit",
+        "_headers", "_headers_done", "_loop", "_parser", "_timer", "_transport", "_until_close",
+        "idle_since", "reused",
+    )  # fmt: skip
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, *, body_limit: int, header_limit: int
+    ) -> None:
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._parser: Any = httptools.HttpResponseParser(self)
+        self._answer: asyncio.Future[ClientResponse] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._body_limit = body_limit
+        self._header_limit = header_limit
+        self.idle_since = 0.0
+        self.reused = False
+        self.on_message_begin()
+
+    # ---- for the pool
+
+    @property
+    def usable(self) -> bool:
+        """Open, and with no exchange on it."""
+        return (
+            self._transport is not None
+            and not self._transport.is_closing()
+            and self._answer is None
+        )
+
+    def exchange(
+        self, parts: Sequence[bytes | memoryview], deadline: float
+    ) -> asyncio.Future[ClientResponse]:
+        """Send a request, head first; the answer, or ExchangeFailed, by `deadline` (loop's time).
+
+        Cancelling the future closes the connection, which tells the other side.
+        """
+        answer: asyncio.Future[ClientResponse] = self._loop.create_future()
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            answer.set_exception(ExchangeFailed("the connection was closed", sent=False))
+            return answer
+        self._answer = answer
+        answer.add_done_callback(self._settled)
+        if sum(map(len, parts)) <= _JOIN_BYTES:
+            transport.write(b"".join(parts))
+        else:
+            transport.writelines(parts)
+        self._timer = self._loop.call_at(deadline, self._expire)
+        return answer
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _settled(self, answer: "asyncio.Future[ClientResponse]") -> None:
+        if answer.cancelled() and answer is self._answer:
+            self._answer = None
+            self._stop_timer()
+            self.abort()
+
+    def _expire(self) -> None:
+        self._timer = None
+        self._fail("no answer by the deadline", late=True)
+        self.abort()  # its answer may still come, and must not meet the next request
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _fail(self, message: str, *, late: bool = False) -> None:
+        answer, self._answer = self._answer, None
+        self._stop_timer()
+        if answer is not None and not answer.done():
+            answer.set_exception(
+                ExchangeFailed(message, sent=True, late=late, answered=self._headers_done)
+            )
+
+    # ---- asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]  # a stream's transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(f"the connection was lost: {exc or 'closed by the other side'}")
+
+    def eof_received(self) -> bool:
+        if self._headers_done and self._until_close:
+            self._complete()
+        return False  # the transport closes itself
+
+    def data_received(self, data: bytes) -> None:
+        if self._answer is None:
+            # Nothing was asked: a late 408, or garbage. Either way not a connection to use again.
+            self.abort()
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._fail(f"not valid HTTP/1.1: {error}")
+            self.abort()
+
+    # ---- httptools
+
+    def on_message_begin(self) -> None:
+        self._headers: dict[bytes, bytes] = {}
+        self._headers_done = False
+        self._header_bytes = 0
+        self._until_close = False
+        self._body: list[bytes] = []
+        self._body_bytes = 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._header_bytes += len(name) + len(value)
+        if self._header_bytes > self._header_limit:
+            raise ValueError(f"headers of more than {self._header_limit} bytes")
+        if not self._headers_done:
+            self._headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        self._headers_done = True
+        self._until_close = not (
+            b"content-length" in self._headers or b"transfer-encoding" in self._headers
+        )
+
+    def on_body(self, data: bytes) -> None:
+        self._body_bytes += len(data)
+        if self._body_bytes > self._body_limit:
+            raise ValueError(f"an answer of more than {self._body_limit} bytes")
+        self._body.append(data)
+
+    def on_message_complete(self) -> None:
+        if self._parser.get_status_code() >= 200:  # else a `100 Continue` before the answer
+            self._complete()
+
+    def _complete(self) -> None:
+        answer, self._answer = self._answer, None
+        self._stop_timer()
+        if not self._parser.should_keep_alive():
+            self.close()
+        if answer is not None and not answer.done():
+            body = self._body
+            answer.set_result(
+                ClientResponse(
+                    self._parser.get_status_code(),
+                    self._headers,
+                    body[0] if len(body) == 1 else b"".join(body),
+                )
+            )
+        self._body = []
