@@ -40,6 +40,12 @@ class PodView:
     """Of a busy pod of this pool, from the custom resource; telemetry's own figure goes before."""
     probing: bool = False
     """An ejected pod that may get one request to show that it is well again."""
+    ejected: bool = False
+    """An outlier that gets nothing; `probing` goes before."""
+    refusing: bool = False
+    """It has just refused work because its queue is full."""
+    overdue_seconds: float = 0.0
+    """How far the oldest unanswered request is past the time at which its answer was expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,9 @@ class Route:
     expected_seconds: float
     """Until the answer, as the policy sees it: what shadow mode and ejection compare with."""
     reason: str
+    """One of a few fixed words (`Reason`): it becomes a label of a metric."""
+    support: tuple[float, ...] = ()
+    """Of a mixture: the probability that each of its base policies gave to this very route."""
 
 
 @dataclass(frozen=True, slots=True)

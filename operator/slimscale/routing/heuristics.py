@@ -1,0 +1,193 @@
+"""Policies without learning: Random, RoundRobin, SED, ColdAwareSED, and the extremes a mixture uses.
+
+Width rule "widest within slack": the most accurate width whose expected finish keeps the SLO (and the
+deadline) with headroom; else the fastest there is.
+"""
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from random import Random
+
+from slimscale.routing.expected_delay import Candidate, DelayModel, batch_cap
+from slimscale.routing.policy import Outcome, PodView, RequestView, Route, Width
+
+__all__ = ["CheapestWithinSlack", "ColdAwareSED", "Fastest", "RandomPolicy", "Reason"]
+__all__ += ["RoundRobin", "ShortestExpectedDelay"]
+
+HEADROOM = 0.8
+"""Share of the SLO that an expected finish may use: estimates are means, the SLO is a tail."""
+
+Delay = Callable[[Candidate], float]
+
+
+class Reason(StrEnum):
+    """Why a route was taken: a bounded label."""
+
+    WITHIN_SLACK = "WidestWithinSlack"
+    FASTEST = "FastestNoneWithinSlack"
+    ALWAYS_FASTEST = "Fastest"
+    CHEAPEST = "CheapestWithinSlack"
+    IN_TURN = "InTurn"
+    BY_CHANCE = "ByChance"
+    PROBE = "ProbeOfEjectedPod"
+
+
+def _cold_aware(candidate: Candidate) -> float:
+    return candidate.expected_seconds
+
+
+def _serial(candidate: Candidate) -> float:
+    return candidate.serial_seconds
+
+
+def slack_seconds(request: RequestView) -> float:
+    return HEADROOM * min(request.slo_seconds, request.deadline_seconds)
+
+
+def least(candidates: Sequence[Candidate], score: Delay, rng: Random) -> Candidate:
+    """The argmin; equal ones by chance, so that equal pods share the load."""
+    best = [candidates[0]]
+    lowest = score(best[0])
+    for candidate in candidates[1:]:
+        value = score(candidate)
+        if value < lowest:
+            lowest, best = value, [candidate]
+        elif value == lowest:
+            best.append(candidate)
+    return best[0] if len(best) == 1 else best[int(rng.random() * len(best))]
+
+
+def widest_within_slack(
+    candidates: Sequence[Candidate], request: RequestView, score: Delay, rng: Random
+) -> tuple[Candidate, Reason]:
+    slack = slack_seconds(request)
+    within = [candidate for candidate in candidates if score(candidate) <= slack]
+    if not within:
+        return least(candidates, score, rng), Reason.FASTEST
+    accuracy = max(candidate.width.accuracy for candidate in within)
+    widest = [candidate for candidate in within if candidate.width.accuracy == accuracy]
+    return least(widest, score, rng), Reason.WITHIN_SLACK
+
+
+class _Heuristic:
+    """What the policies share: candidates, the probe of an ejected pod, the batch cap."""
+
+    name = ""
+    _delay: Delay = staticmethod(_cold_aware)
+
+    def __init__(self, *, max_batch_rows: int, delays: DelayModel | None = None) -> None:
+        self.delays = delays or DelayModel(max_batch_rows=max_batch_rows)
+
+    def choose(
+        self, request: RequestView, pods: Sequence[PodView], widths: Sequence[Width], rng: Random
+    ) -> Route | None:
+        return self.choose_among(self.delays.candidates(request, pods, widths), request, rng)
+
+    def choose_among(
+        self, candidates: Sequence[Candidate], request: RequestView, rng: Random
+    ) -> Route | None:
+        """Over candidates that are already worked out. None where there are none."""
+        if not candidates:
+            return None
+        probes = [candidate for candidate in candidates if candidate.pod.probing]
+        if probes and not request.tried_pods:
+            chosen, reason = least(probes, self._delay, rng), Reason.PROBE
+        else:
+            well = [candidate for candidate in candidates if not candidate.pod.probing]
+            chosen, reason = self._pick(well or candidates, request, rng)
+        return Route(
+            pod=chosen.pod.name,
+            width=chosen.width,
+            batch_cap=batch_cap(chosen, request, max_batch_rows=self.delays.max_batch_rows),
+            expected_seconds=self._delay(chosen),
+            reason=reason,
+        )
+
+    def learn(self, outcome: Outcome) -> None:
+        """Nothing is learnt."""
+
+    def _pick(
+        self, candidates: Sequence[Candidate], request: RequestView, rng: Random
+    ) -> tuple[Candidate, Reason]:
+        return widest_within_slack(candidates, request, self._delay, rng)
+
+
+class ColdAwareSED(_Heuristic):
+    """Shortest expected delay where loading overlaps the drain; widest within slack."""
+
+    name = "ColdAwareSED"
+
+
+class ShortestExpectedDelay(_Heuristic):
+    """SED that adds a load to the drain: the comparator of the cold-aware one."""
+
+    name = "SED"
+    _delay = staticmethod(_serial)
+
+
+class Fastest(_Heuristic):
+    """The shortest expected delay over all widths, whatever the accuracy."""
+
+    name = "Fastest"
+
+    def _pick(
+        self,
+        candidates: Sequence[Candidate],
+        request: RequestView,  # noqa: ARG002
+        rng: Random,
+    ) -> tuple[Candidate, Reason]:
+        return least(candidates, self._delay, rng), Reason.ALWAYS_FASTEST
+
+
+class CheapestWithinSlack(_Heuristic):
+    """Least energy, else cost, of those that keep the SLO: busy time by watts or price an hour."""
+
+    name = "CheapestWithinSlack"
+
+    def _pick(
+        self, candidates: Sequence[Candidate], request: RequestView, rng: Random
+    ) -> tuple[Candidate, Reason]:
+        slack = slack_seconds(request)
+        within = [candidate for candidate in candidates if candidate.expected_seconds <= slack]
+        if not within:
+            return least(candidates, self._delay, rng), Reason.FASTEST
+        return least(within, _expense, rng), Reason.CHEAPEST
+
+
+def _expense(candidate: Candidate) -> float:
+    pod = candidate.pod
+    watts = pod.telemetry.power_watts if pod.telemetry is not None else None
+    price = watts if watts is not None and watts > 0.0 else pod.power_watts or pod.cost_per_hour
+    return candidate.service_seconds * (price if price is not None and price > 0.0 else 1.0)
+
+
+class RandomPolicy(_Heuristic):
+    """Any feasible pod, any width that is accurate enough: the paper's baseline."""
+
+    name = "Random"
+
+    def _pick(
+        self,
+        candidates: Sequence[Candidate],
+        request: RequestView,  # noqa: ARG002
+        rng: Random,
+    ) -> tuple[Candidate, Reason]:
+        return candidates[int(rng.random() * len(candidates))], Reason.BY_CHANCE
+
+
+class RoundRobin(_Heuristic):
+    """The pods in turn by name; on the pod the widest width within slack."""
+
+    name = "RoundRobin"
+
+    def __init__(self, *, max_batch_rows: int, delays: DelayModel | None = None) -> None:
+        super().__init__(max_batch_rows=max_batch_rows, delays=delays)
+        self._last = ""
+
+    def _pick(
+        self, candidates: Sequence[Candidate], request: RequestView, rng: Random
+    ) -> tuple[Candidate, Reason]:
+        names = sorted({candidate.pod.name for candidate in candidates})
+        self._last = next((name for name in names if name > self._last), names[0])
+        own = [candidate for candidate in candidates if candidate.pod.name == self._last]
+        return widest_within_slack(own, request, self._delay, rng)[0], Reason.IN_TURN
