@@ -1,4 +1,4 @@
-"""The CustomResourceDefinition of SimWorkload: schema from the models, the rest by hand.
+"""CustomResourceDefinitions: schema from the models, the rest by hand. Here: SimWorkload's.
 
 A rule here has the same words as its twin, the validator in `simworkload.py`; the cases in
 `tests/support/spec_cases.py` are tried on both. Defaults are filled in before a rule is evaluated,
@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from pydantic import BaseModel
+
 from slimscale.api.names import GROUP, SIMWORKLOAD_KIND, SIMWORKLOAD_PLURAL, VERSION
 from slimscale.api.schema import Schema, structural_schema
 from slimscale.api.simworkload import SimWorkloadSpec, SimWorkloadStatus
 
-__all__ = ["ANNOTATION_SCHEMA_DIGEST", "CRD_NAME", "RULES", "CelRule", "schema_digest"]
-__all__ += ["simworkload_crd"]
+__all__ = ["ANNOTATION_SCHEMA_DIGEST", "CRD_NAME", "RULES", "CelRule", "Column", "CustomResource"]
+__all__ += ["build_crd", "schema_digest", "simworkload_crd"]
 
 CRD_NAME = f"{SIMWORKLOAD_PLURAL}.{GROUP}"
 ANNOTATION_SCHEMA_DIGEST = f"{GROUP}/schema-digest"
@@ -37,6 +39,24 @@ class CelRule:
         """The entry of `x-kubernetes-validations`."""
         entry = {"rule": self.rule, "messageExpression": self.message, "reason": self.reason}
         return entry | ({"fieldPath": self.field} if self.field else {})
+
+
+Column = tuple[str, str, str, str, int]
+"""Name, type, path, description, priority: what `kubectl get` shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class CustomResource:
+    """What a CRD is made of. rules: by the path of the field of the spec on which they stand."""
+
+    kind: str
+    plural: str
+    short_name: str
+    description: str
+    spec: type[BaseModel]
+    status: type[BaseModel]
+    rules: Mapping[str, tuple[CelRule, ...]]
+    columns: tuple[Column, ...]
 
 
 def _number(field: str) -> str:
@@ -101,7 +121,7 @@ RULES: Mapping[str, tuple[CelRule, ...]] = MappingProxyType(
 )
 """By the field of the spec that the rule stands on; the empty one is the spec itself."""
 
-_COLUMNS: tuple[tuple[str, str, str, str, int], ...] = (
+_COLUMNS: tuple[Column, ...] = (
     ("Workload", "string", ".spec.targetRef.name", "The workload that is tuned", 0),
     ("Mode", "string", ".spec.updatePolicy.mode", "What may be changed, and when", 0),
     ("Threads", "integer", ".status.current.threads", "Threads that the pods acknowledged", 0),
@@ -117,61 +137,64 @@ _COLUMNS: tuple[tuple[str, str, str, str, int], ...] = (
 )
 
 
-def _spec_schema() -> Schema:
-    spec = structural_schema(SimWorkloadSpec)
-    for field, rules in RULES.items():
-        node = spec["properties"][field] if field else spec
+def _node_at(spec: Schema, path: str) -> Schema:
+    """`pools[].resources`: the schema of that field, of the items where it says []."""
+    node = spec
+    for part in path.split(".") if path else ():
+        node = node["properties"][part.removesuffix("[]")]
+        if part.endswith("[]"):
+            node = node["items"]
+    return node
+
+
+def _object_schema(resource: CustomResource) -> Schema:
+    spec = structural_schema(resource.spec)
+    for path, rules in resource.rules.items():
+        node = _node_at(spec, path)
         node["x-kubernetes-validations"] = [rule.manifest() for rule in rules]
     spec.pop("default", None)
-    return spec
-
-
-def _object_schema() -> Schema:
     return {
         "type": "object",
-        "description": (
-            "Chooses the thread count and the CPU of a simulation's pods, applies them, and keeps"
-            " choosing as the load changes."
-        ),
+        "description": resource.description,
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
-            "spec": _spec_schema(),
-            "status": structural_schema(SimWorkloadStatus, defaults=False),
+            "spec": spec,
+            "status": structural_schema(resource.status, defaults=False),
         },
     }
 
 
-def schema_digest() -> str:
-    """Twelve hexadecimal digits that change with the schema."""
-    text = json.dumps(_object_schema(), sort_keys=True)
+def _digest(schema: Schema) -> str:
+    text = json.dumps(schema, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def simworkload_crd() -> dict[str, Any]:
+def build_crd(resource: CustomResource) -> dict[str, Any]:
     """The whole manifest, as it is written to crds/."""
+    schema = _object_schema(resource)
     columns = []
-    for name, kind, path, description, priority in _COLUMNS:
+    for name, kind, path, description, priority in resource.columns:
         column = {"name": name, "type": kind, "jsonPath": path, "description": description}
         columns.append(column | ({"priority": priority} if priority else {}))
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {
-            "name": CRD_NAME,
-            "annotations": {ANNOTATION_SCHEMA_DIGEST: schema_digest()},
+            "name": f"{resource.plural}.{GROUP}",
+            "annotations": {ANNOTATION_SCHEMA_DIGEST: _digest(schema)},
         },
         "spec": {
             "group": GROUP,
             "scope": "Namespaced",
             "names": {
-                "kind": SIMWORKLOAD_KIND,
-                "listKind": f"{SIMWORKLOAD_KIND}List",
-                "plural": SIMWORKLOAD_PLURAL,
-                "singular": SIMWORKLOAD_KIND.lower(),
-                "shortNames": ["simw"],
+                "kind": resource.kind,
+                "listKind": f"{resource.kind}List",
+                "plural": resource.plural,
+                "singular": resource.kind.lower(),
+                "shortNames": [resource.short_name],
                 "categories": ["slimscale"],
             },
             "versions": [
@@ -181,8 +204,34 @@ def simworkload_crd() -> dict[str, Any]:
                     "storage": True,
                     "subresources": {"status": {}},
                     "additionalPrinterColumns": columns,
-                    "schema": {"openAPIV3Schema": _object_schema()},
+                    "schema": {"openAPIV3Schema": schema},
                 }
             ],
         },
     }
+
+
+def _simworkload() -> CustomResource:
+    return CustomResource(
+        kind=SIMWORKLOAD_KIND,
+        plural=SIMWORKLOAD_PLURAL,
+        short_name="simw",
+        description=(
+            "Chooses the thread count and the CPU of a simulation's pods, applies them, and keeps"
+            " choosing as the load changes."
+        ),
+        spec=SimWorkloadSpec,
+        status=SimWorkloadStatus,
+        rules=RULES,
+        columns=_COLUMNS,
+    )
+
+
+def schema_digest() -> str:
+    """Twelve hexadecimal digits that change with SimWorkload's schema."""
+    return _digest(_object_schema(_simworkload()))
+
+
+def simworkload_crd() -> dict[str, Any]:
+    """The whole manifest, as it is written to crds/."""
+    return build_crd(_simworkload())

@@ -6,8 +6,13 @@ API_VERSION = f"{GROUP}/{VERSION}"
 
 SIMWORKLOAD_KIND = "SimWorkload"
 SIMWORKLOAD_PLURAL = "simworkloads"
+SLIMINFERENCE_KIND = "SlimInference"
+SLIMINFERENCE_PLURAL = "sliminferences"
 
 FIELD_MANAGER = "slimscale"
+FIELD_MANAGER_INFERENCE = "slimscale-inference"
+"""Of a SlimInference's children. Not the one above: a SimWorkload in mode Rollout applies a part of
+a Deployment, and the same manager would thereby take away all the rest."""
 
 SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
 """Whose workloads are never changed, whoever asks for it; nor are those beside the operator."""
@@ -17,6 +22,24 @@ LABEL_INJECT = f"{GROUP}/inject"
 
 LABEL_OWNER = f"{GROUP}/simworkload"
 """On our own children: a name derived from the owning SimWorkload, at most 63 characters."""
+
+LABEL_INFERENCE = f"{GROUP}/sliminference"
+"""On children and pods of a SlimInference: a name derived from it, at most 63 characters."""
+
+LABEL_ROLE = f"{GROUP}/role"
+"""On children and pods of a SlimInference: `router` or `pool`."""
+
+LABEL_POOL = f"{GROUP}/pool"
+"""On pods of a pool and their EndpointSlices: the pool's name."""
+
+ANNOTATION_OWNER = f"{GROUP}/owner-name"
+"""On children and pods of a SlimInference: its name, which may be longer than a label."""
+
+ANNOTATION_CONFIG_DIGEST = f"{GROUP}/config-digest"
+"""On pods of a SlimInference: of the ConfigMap. A change makes the kubelet refresh the files."""
+
+ANNOTATION_APPLIED_DIGEST = f"{GROUP}/applied-digest"
+"""On children of a SlimInference: of what the operator has asked for last."""
 
 ANNOTATION_THREADS = f"{GROUP}/threads"
 """On a pod, written by the operator: how many threads its program is to use. A decimal string."""
@@ -39,3 +62,4 @@ DEFAULT_METRICS_PATH = "/metrics"
 
 WEBHOOK_INJECT_PATH = "/inject-pod"
 WEBHOOK_VALIDATE_PATH = "/validate-simworkload"
+WEBHOOK_VALIDATE_INFERENCE_PATH = "/validate-sliminference"

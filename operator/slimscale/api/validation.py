@@ -6,15 +6,17 @@ from typing import Any
 from pydantic import ValidationError
 
 from slimscale.api.simworkload import SimWorkload
+from slimscale.api.sliminference import SlimInference
 
-__all__ = ["describe_errors", "describe_never_namespace", "validate_simworkload"]
+__all__ = ["describe_errors", "describe_never_namespace", "describe_never_serving"]
+__all__ += ["validate_simworkload", "validate_sliminference"]
 
 _MAX_MESSAGES = 8
 _MAX_SHOWN_VALUE = 60
 
 _REMEDIES = {
     "missing": "is missing; add it",
-    "extra_forbidden": "is not a field of SimWorkload; check its spelling (kubectl explain simworkload.spec)",
+    "extra_forbidden": "is not a field of {kind}; check its spelling (kubectl explain {lower}.spec)",
     "int_parsing": "must be a whole number",
     "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",
@@ -36,9 +38,18 @@ def validate_simworkload(body: Mapping[str, Any]) -> SimWorkload:
     return SimWorkload.model_validate({key: body[key] for key in body if key != "status"})
 
 
+def validate_sliminference(body: Mapping[str, Any]) -> SlimInference:
+    """Parse a custom resource as the API server holds it; its status is not judged.
+
+    Raises:
+        ValidationError: give it to `describe_errors`.
+    """
+    return SlimInference.model_validate({key: body[key] for key in body if key != "status"})
+
+
 def describe_errors(error: ValidationError) -> list[str]:
     """One line an error, the field first: `spec.threads.min 0: ... ; write ...`."""
-    lines = [_line(dict(entry)) for entry in error.errors(include_url=False)]
+    lines = [_line(dict(entry), error.title) for entry in error.errors(include_url=False)]
     if len(lines) > _MAX_MESSAGES:
         lines = [*lines[:_MAX_MESSAGES], f"and {len(lines) - _MAX_MESSAGES} more"]
     return lines
@@ -52,7 +63,15 @@ def describe_never_namespace(namespace: str) -> str:
     )
 
 
-def _line(entry: dict[str, Any]) -> str:
+def describe_never_serving(namespace: str) -> str:
+    """Why a SlimInference in a namespace of the system or of the operator is refused."""
+    return (
+        f"metadata.namespace {namespace}: nothing is served from there; create the SlimInference in"
+        " another namespace"
+    )
+
+
+def _line(entry: dict[str, Any], resource: str) -> str:
     where = _path(entry["loc"])
     kind = entry["type"]
     context = entry.get("ctx") or {}
@@ -62,7 +81,8 @@ def _line(entry: dict[str, Any]) -> str:
         # our own validators name field, value and remedy themselves
         return f"{where}: {context.get('error', entry['msg'])}"
     if kind in _REMEDIES:
-        return f"{where}{shown} {_REMEDIES[kind]}"
+        remedy = _REMEDIES[kind].format(kind=resource, lower=resource.lower())
+        return f"{where}{shown} {remedy}"
     bounds = {
         "greater_than_equal": ("is below the least", "ge", "write that or more"),
         "less_than_equal": ("is above the most", "le", "write that or less"),
