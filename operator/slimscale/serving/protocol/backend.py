@@ -1,0 +1,87 @@
+"""The other side of the protocol: asks a model server for a batch, always in binary."""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from pydantic_core import from_json as load_json
+from pydantic_core import to_json
+
+from slimscale.serving.headers import INFERENCE_HEADER_LENGTH
+from slimscale.serving.protocol.errors import InvalidRequest
+from slimscale.serving.protocol.requests import header_length
+from slimscale.serving.protocol.tensors import DATATYPES, Tensor, from_bytes
+
+__all__ = ["encode_request", "parse_response"]
+
+
+def encode_request(
+    tensors: Sequence[Tensor],
+) -> tuple[tuple[tuple[bytes, bytes], ...], list[bytes | memoryview]]:
+    """Headers and body parts of a request; the parts are views of the tensors, not copies."""
+    arrays = [np.ascontiguousarray(tensor.array) for tensor in tensors]
+    head = _head(
+        tuple(
+            (tensor.name, tensor.datatype, array.shape, array.nbytes)
+            for tensor, array in zip(tensors, arrays, strict=True)
+        )
+    )
+    headers = (
+        (b"content-type", b"application/octet-stream"),
+        (INFERENCE_HEADER_LENGTH, b"%d" % len(head)),
+    )
+    return headers, [head, *(array.data.cast("B") for array in arrays)]
+
+
+@lru_cache(maxsize=1024)
+def _head(tensors: tuple[tuple[str, str, tuple[int, ...], int], ...]) -> bytes:
+    return to_json(
+        {
+            "inputs": [
+                {
+                    "name": name,
+                    "datatype": datatype,
+                    "shape": list(shape),
+                    "parameters": {"binary_data_size": size},
+                }
+                for name, datatype, shape, size in tensors
+            ],
+            "parameters": {"binary_data_output": True},
+        }
+    )
+
+
+def parse_response(headers: Mapping[bytes, bytes], body: bytes) -> list[Tensor]:
+    """The outputs of a model server, JSON or binary. ValueError for anything else."""
+    try:
+        length = header_length(headers, len(body))
+    except InvalidRequest as error:
+        raise ValueError(str(error)) from None
+    document = load_json(body if length is None else body[:length])
+    outputs = document.get("outputs") if isinstance(document, dict) else None
+    if not isinstance(outputs, list):
+        raise ValueError("the model server's answer has no outputs")  # noqa: TRY004 - one kind
+    binary = memoryview(body)[length:] if length is not None else memoryview(b"")
+    tensors = []
+    try:
+        for index, entry in enumerate(outputs):
+            tensor, used = _output(entry, f"outputs[{index}]", binary)
+            tensors.append(tensor)
+            binary = binary[used:]
+    except (KeyError, TypeError, AttributeError, InvalidRequest) as error:
+        raise ValueError(f"the model server's answer is malformed: {error}") from None
+    return tensors
+
+
+def _output(entry: Any, field: str, binary: memoryview) -> tuple[Tensor, int]:
+    name, datatype = entry["name"], entry["datatype"]
+    shape = tuple(int(length) for length in entry["shape"])
+    if datatype not in DATATYPES:
+        raise ValueError(f"datatype {datatype!r} of output {name!r} is not served")
+    size = (entry.get("parameters") or {}).get("binary_data_size")
+    if size is not None:
+        return Tensor(name, datatype, from_bytes(binary[:size], datatype, shape, field)), size
+    # Not `from_json`: an output may hold null for what is not finite.
+    array = np.array(entry["data"], dtype=DATATYPES[datatype]).reshape(shape)
+    return Tensor(name, datatype, array), 0
