@@ -92,10 +92,12 @@ class OutlierEjection:
         ratio = max(0.1, latency_seconds / max(expected_seconds, 1e-3))
         slow = ratio > self.rules.slow_ratio and self._excess(latency_seconds, expected_seconds)
         if record.ejected_at is not None:
-            if self.health(pod, now=now) is Health.PROBING and not slow:
-                self._pods[pod] = _Record()
-                return None
-            return self._eject(record, EjectionReason.PROBE_FAILED, now) if slow else None
+            if self.health(pod, now=now) is not Health.PROBING:
+                return None  # sent before the ejection: says nothing about a recovery
+            if slow:
+                return self._eject(record, EjectionReason.PROBE_FAILED, now)
+            self._pods[pod] = _Record()
+            return None
         record.ratio = _MEMORY * record.ratio + (1 - _MEMORY) * min(ratio, 100.0)
         record.excess_seconds = _MEMORY * record.excess_seconds + (1 - _MEMORY) * (
             latency_seconds - expected_seconds

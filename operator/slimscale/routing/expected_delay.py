@@ -16,8 +16,6 @@ from slimscale.routing.service_times import ServiceTime, ServiceTimes, finite_or
 
 __all__ = ["Candidate", "DelayModel", "batch_cap"]
 
-_UNKNOWN_OVERDUE_SECONDS = 0.0
-
 
 class Candidate(NamedTuple):
     """A pod and width that may take the request. Rows of `service_seconds` are the request's own."""
@@ -51,10 +49,9 @@ class DelayModel:
         found: list[Candidate] = []
         rows = request.rows
         accurate = [width.accuracy >= request.min_accuracy for width in widths]
-        for pod in pods:
+        for pod, times in zip(pods, self._times.of_all(pods, widths), strict=True):
             if not may_take(pod, request):
                 continue
-            times = self._times.of(pod, pods, widths)
             drain = self.drain_seconds(pod, times, widths)
             link = finite_or(pod.link_seconds, 0.0)
             for width, time, enough in zip(widths, times, accurate, strict=True):
@@ -73,7 +70,7 @@ class DelayModel:
 
         An answer that is overdue by x is expected to take another x: what hangs, hangs on.
         """
-        drain = finite_or(pod.overdue_seconds, _UNKNOWN_OVERDUE_SECONDS)
+        drain = finite_or(pod.overdue_seconds, 0.0)
         if pod.telemetry is not None:
             backlog = finite_or(pod.telemetry.backlog_seconds, 0.0)
             drain += max(0.0, backlog - max(0.0, finite_or(pod.telemetry_age_seconds, 0.0)))

@@ -29,9 +29,6 @@ class ServiceTime(NamedTuple):
     measured: bool
     """On this very pod: only then may a request be refused because of it."""
 
-    def batch_seconds(self, rows: int) -> float:
-        return self.base_seconds + rows * self.row_seconds
-
 
 def finite_or(value: float | None, fallback: float) -> float:
     """`value` where it is a time that can be, else `fallback` (NaN fails each comparison)."""
@@ -44,8 +41,34 @@ def _measured(width: WidthTelemetry) -> tuple[float, float] | None:
     return (base, row) if base >= 0.0 and row >= 0.0 and base + row > 0.0 else None
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
+class _PoolMeans:
+    """Means over the pods of a pool by width's model; worked out when first asked for."""
+
+    def __init__(self, pods: Sequence[PodView]) -> None:
+        self._pods = pods
+        self._means: dict[tuple[str, str], tuple[tuple[float, float] | None, float | None]] | None
+        self._means = None
+
+    def of(self, pool: str, model: str) -> tuple[tuple[float, float] | None, float | None]:
+        """(base, row) of the measured ones, and the load time; None: no pod of the pool knows."""
+        if self._means is None:
+            seen: dict[tuple[str, str], list[WidthTelemetry]] = {}
+            for pod in self._pods:
+                for width in pod.telemetry.widths if pod.telemetry is not None else ():
+                    seen.setdefault((pod.pool, width.model), []).append(width)
+            self._means = {key: _means(widths) for key, widths in seen.items()}
+        return self._means.get((pool, model), (None, None))
+
+
+def _means(
+    widths: Sequence[WidthTelemetry],
+) -> tuple[tuple[float, float] | None, float | None]:
+    pairs = [pair for width in widths if (pair := _measured(width)) is not None]
+    loads = [load for width in widths if (load := finite_or(width.load_seconds, -1.0)) >= 0.0]
+    service = None
+    if pairs:
+        service = (sum(p[0] for p in pairs) / len(pairs), sum(p[1] for p in pairs) / len(pairs))
+    return service, sum(loads) / len(loads) if loads else None
 
 
 class ServiceTimes:
@@ -54,20 +77,23 @@ class ServiceTimes:
     def __init__(self) -> None:
         self._memo: dict[str, tuple[PodTelemetry, Sequence[Width], list[ServiceTime | None]]] = {}
 
-    def of(
-        self, pod: PodView, pods: Sequence[PodView], widths: Sequence[Width]
-    ) -> list[ServiceTime | None]:
-        """One estimate a width, in the order of `widths`; None where the pod lacks the width."""
-        telemetry = pod.telemetry
-        if telemetry is None:
-            return [_guess(width, pod, pods) for width in widths]
-        memo = self._memo.get(pod.name)
-        if memo is not None and memo[0] is telemetry and memo[1] is widths:
-            return memo[2]
-        times, complete = _estimate(pod, telemetry, pods, widths)
-        if complete:
-            self._memo[pod.name] = (telemetry, widths, times)
-        return times
+    def of_all(
+        self, pods: Sequence[PodView], widths: Sequence[Width]
+    ) -> list[list[ServiceTime | None]]:
+        """For each pod one estimate a width, in the order given; None where a pod lacks a width."""
+        means = _PoolMeans(pods)
+        found = []
+        for pod in pods:
+            telemetry = pod.telemetry
+            memo = self._memo.get(pod.name)
+            if memo is not None and memo[0] is telemetry and memo[1] is widths:
+                found.append(memo[2])
+                continue
+            times, complete = _estimate(pod, telemetry, widths, means)
+            if complete and telemetry is not None:
+                self._memo[pod.name] = (telemetry, widths, times)
+            found.append(times)
+        return found
 
     def forget(self, present: Iterable[str]) -> None:
         """Drop what belongs to pods that are gone."""
@@ -77,9 +103,13 @@ class ServiceTimes:
 
 
 def _estimate(
-    pod: PodView, telemetry: PodTelemetry, pods: Sequence[PodView], widths: Sequence[Width]
+    pod: PodView, telemetry: PodTelemetry | None, widths: Sequence[Width], means: _PoolMeans
 ) -> tuple[list[ServiceTime | None], bool]:
     """The estimates, and whether they rest on this pod's telemetry alone."""
+    if telemetry is None:  # it is ready, so that something is loaded
+        return [ServiceTime(*_guess(width, pod, widths, means), 0.0, False) for width in widths], (
+            False
+        )
     by_model = {width.model: width for width in telemetry.widths}
     times: list[ServiceTime | None] = []
     complete = True
@@ -89,69 +119,33 @@ def _estimate(
             times.append(None)
             continue
         pair = _measured(seen)
-        load = finite_or(seen.load_seconds, -1.0)
-        if pair is None or (load < 0.0 and seen.instances < 1):
-            complete = False
-            times.append(_guess(width, pod, pods, seen=seen, widths=widths))
-        else:
-            times.append(ServiceTime(*pair, _load_left(seen, load), measured=True))
+        load = 0.0 if seen.instances >= 1 else finite_or(seen.load_seconds, -1.0)
+        known = pair is not None and load >= 0.0
+        complete = complete and known
+        if load < 0.0:
+            load = finite_or(means.of(pod.pool, width.model)[1], PRIOR_LOAD_SECONDS)
+        if seen.loading:
+            load /= 2.0
+        times.append(ServiceTime(*(pair or _guess(width, pod, widths, means)), load, known))
     return times, complete
 
 
-def _load_left(seen: WidthTelemetry, load_seconds: float) -> float:
-    if seen.instances >= 1:
-        return 0.0
-    return load_seconds / 2.0 if seen.loading else load_seconds
-
-
 def _guess(
-    width: Width,
-    pod: PodView,
-    pods: Sequence[PodView],
-    *,
-    seen: WidthTelemetry | None = None,
-    widths: Sequence[Width] = (),
-) -> ServiceTime:
-    own = pod.telemetry.widths if pod.telemetry is not None else ()
-    mates = [
-        other
-        for mate in pods
-        if mate.pool == pod.pool and mate.name != pod.name and mate.telemetry is not None
-        for other in mate.telemetry.widths
-        if other.model == width.model
-    ]
-    pair = _measured(seen) if seen is not None else None
-    measured = pair is not None
-    if pair is None:
-        pair = _of_mates(mates) or _scaled(width, own, widths)
-    if pair is None:
-        pair = (PRIOR_BASE_SECONDS, PRIOR_ROW_SECONDS * width.flops_ratio)
-    load = 0.0
-    if seen is not None:  # a pod that has said nothing yet was ready: it has something loaded
-        loads = [mate.load_seconds for mate in mates if mate.load_seconds is not None]
-        known = finite_or(seen.load_seconds, -1.0)
-        if known < 0.0:
-            known = finite_or(_mean(loads), PRIOR_LOAD_SECONDS)
-        load = _load_left(seen, known)
-    return ServiceTime(*pair, load, measured=measured and load == 0.0)
+    width: Width, pod: PodView, widths: Sequence[Width], means: _PoolMeans
+) -> tuple[float, float]:
+    return (
+        means.of(pod.pool, width.model)[0]
+        or _scaled(width, pod, widths)
+        or (PRIOR_BASE_SECONDS, PRIOR_ROW_SECONDS * width.flops_ratio)
+    )
 
 
-def _of_mates(mates: Sequence[WidthTelemetry]) -> tuple[float, float] | None:
-    pairs = [pair for mate in mates if (pair := _measured(mate)) is not None]
-    if not pairs:
-        return None
-    count = len(pairs)
-    return sum(pair[0] for pair in pairs) / count, sum(pair[1] for pair in pairs) / count
-
-
-def _scaled(
-    width: Width, own: Sequence[WidthTelemetry], widths: Sequence[Width]
-) -> tuple[float, float] | None:
+def _scaled(width: Width, pod: PodView, widths: Sequence[Width]) -> tuple[float, float] | None:
     """From the pod's own measured width of the most like FLOPs: rows scale, the base does not."""
     flops = {other.model: other.flops_ratio for other in widths}
     known = [
         (abs(flops[seen.model] - width.flops_ratio), flops[seen.model], pair)
-        for seen in own
+        for seen in (pod.telemetry.widths if pod.telemetry is not None else ())
         if seen.model in flops and (pair := _measured(seen)) is not None
     ]
     if not known:
