@@ -52,6 +52,8 @@ class PoolPod:
     created_at_seconds: float
     ready_since_seconds: float | None = None
     """When it became ready for the first time; None: never yet."""
+    unready_since_seconds: float | None = None
+    """When its Ready condition turned False; None: it is ready, or nothing says."""
     unschedulable: bool = False
     """PodScheduled is False with reason Unschedulable."""
     terminating: bool = False
@@ -83,7 +85,7 @@ class PoolObservation:
 
     @property
     def starting_pods(self) -> tuple[PoolPod, ...]:
-        return tuple(p for p in self.pods if not p.ready and not p.terminating)
+        return tuple(p for p in self.pods if not (p.ready or p.terminating or p.device_lost))
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +180,8 @@ class ScalingSpec:
     telemetry_stale_seconds: float = 15.0
     idle_to_zero_seconds: float | None = None
     """None: never to zero. Else pools with min_replicas 0 empty after this time without arrivals."""
-    drain_seconds: float = 5.0
-    """What has queued should be worked off within this time."""
+    drain_seconds: float = 15.0
+    """What waits should be worked off within this time."""
 
 
 @dataclass(frozen=True, slots=True)
