@@ -1,0 +1,248 @@
+"""The pods as this router knows them: addresses, telemetry, what is in flight, health.
+
+In-flight rows are counted when a request leaves and given back when its answer, or the knowledge that
+none will come, is there; those that a pod's telemetry has counted already are not counted twice.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from slimscale.api.serving_config import PoolTraits
+from slimscale.domain.serving import PodTelemetry
+from slimscale.routing.ejection import EjectionReason, EjectionRules, Health, OutlierEjection
+from slimscale.routing.policy import PodView
+from slimscale.serving.router.endpoints import Endpoint
+from slimscale.serving.telemetry import decode_telemetry
+
+__all__ = ["Pod", "Pods", "Sent"]
+
+_log = logging.getLogger(__name__)
+
+_LINK_MEMORY = 0.9
+_LEAST_REFUSAL_SECONDS = 0.02
+_MOST_REFUSAL_SECONDS = 0.5
+_FIRST_UNREACHABLE_SECONDS = 0.1
+_MOST_UNREACHABLE_SECONDS = 2.0
+_NO_TRAITS = PoolTraits(name="unknown")
+
+
+class Sent:
+    """One request on its way to a pod and back."""
+
+    __slots__ = ("counted", "expected_at", "model", "open", "pod", "rows", "sent_at")
+
+    def __init__(
+        self, pod: "Pod", model: str, rows: int, *, sent_at: float, expected_at: float
+    ) -> None:
+        self.pod = pod
+        self.model = model
+        self.rows = rows
+        self.sent_at = sent_at
+        self.expected_at = expected_at
+        self.counted = False
+        """By telemetry."""
+        self.open = True
+
+
+class Pod:
+    """One pod. Times are the loop's."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.name = endpoint.name
+        self.host = endpoint.host
+        self.port = endpoint.port
+        self.pool = ""
+        self.traits = _NO_TRAITS
+        self.telemetry: PodTelemetry | None = None
+        self.telemetry_at = 0.0
+        self.link_seconds = 0.0
+        self.refusing_until = 0.0
+        self.unreachable_until = 0.0
+        self.connect_failures = 0
+        self.requests = 0
+        self.probes_in_flight = 0
+        self.open_requests: dict[Sent, None] = {}
+        self._raw = b""
+        self._unread = False
+        self._uncounted: deque[Sent] = deque()
+        self._uncounted_rows: dict[str, int] = {}
+
+    def sent(self, model: str, rows: int, *, now: float, expected_seconds: float) -> Sent:
+        """A request leaves now. Give it back with `given_back`, once."""
+        sent = Sent(self, model, rows, sent_at=now, expected_at=now + expected_seconds)
+        self.requests += 1
+        self.open_requests[sent] = None
+        self._uncounted.append(sent)
+        self._uncounted_rows[model] = self._uncounted_rows.get(model, 0) + rows
+        return sent
+
+    def given_back(self, sent: Sent) -> None:
+        if sent.open:
+            sent.open = False
+            del self.open_requests[sent]
+            self._count(sent)
+            while self._uncounted and not self._uncounted[0].open:
+                self._uncounted.popleft()
+
+    @property
+    def in_flight_rows(self) -> int:
+        return sum(sent.rows for sent in self.open_requests)
+
+    def told(self, raw: bytes, *, now: float) -> None:
+        """Telemetry has come; it is read when somebody looks, so that a burst costs one reading."""
+        if raw != self._raw:
+            self._raw = raw
+            self._unread = True
+        self.telemetry_at = now
+
+    def look(self) -> None:
+        """Read telemetry that nobody has looked at yet. What can't be read is skipped, once said."""
+        if not self._unread:
+            return
+        self._unread = False
+        try:
+            self.telemetry = decode_telemetry(self._raw)
+        except ValueError as error:
+            _log.warning("pod %s: telemetry %s", self.name, error)
+            return
+        seen_until = self.telemetry_at - self.link_seconds
+        while self._uncounted and self._uncounted[0].sent_at < seen_until:
+            self._count(self._uncounted.popleft())
+
+    def measured_link(self, seconds: float) -> None:
+        """Time of an exchange that neither queue nor model accounts for."""
+        if seconds >= 0.0:
+            keep = _LINK_MEMORY if self.link_seconds else 0.0
+            self.link_seconds = keep * self.link_seconds + (1.0 - keep) * seconds
+
+    def refused(self, *, now: float) -> None:
+        """Its queue is full: nothing more until about half of its backlog is worked off."""
+        self.look()
+        backlog = self.telemetry.backlog_seconds if self.telemetry is not None else 0.0
+        half = backlog / 2.0 if 0.0 <= backlog < 1e6 else 0.0
+        pause = max(_LEAST_REFUSAL_SECONDS, min(_MOST_REFUSAL_SECONDS, half))
+        self.refusing_until = now + pause
+
+    def unreachable(self, *, now: float) -> None:
+        """No connection: left alone for a while that doubles, so that it isn't hammered."""
+        pause = _FIRST_UNREACHABLE_SECONDS * 2 ** min(self.connect_failures, 10)
+        self.unreachable_until = now + min(_MOST_UNREACHABLE_SECONDS, pause)
+        self.connect_failures += 1
+
+    def reached(self) -> None:
+        self.connect_failures = 0
+        self.unreachable_until = 0.0
+
+    def view(self, health: Health, *, now: float) -> PodView:
+        self.look()
+        overdue = 0.0
+        if self.open_requests:
+            oldest = next(iter(self.open_requests))
+            overdue = max(0.0, now - oldest.expected_at)
+        probing = health is Health.PROBING and self.probes_in_flight == 0
+        return PodView(
+            self.name,
+            self.pool,
+            self.telemetry,
+            now - self.telemetry_at,
+            self._uncounted_rows,
+            self.link_seconds,
+            self.traits.cost_per_hour,
+            self.traits.power_watts,
+            probing,
+            health is not Health.WELL or self.unreachable_until > now,
+            self.refusing_until > now,
+            overdue,
+        )
+
+    def _count(self, sent: Sent) -> None:
+        """Telemetry has it, or it is over: it no longer comes on top."""
+        if sent.counted:
+            return
+        sent.counted = True
+        left = self._uncounted_rows[sent.model] - sent.rows
+        if left:
+            self._uncounted_rows[sent.model] = left
+        else:
+            del self._uncounted_rows[sent.model]
+
+
+class Pods:
+    """All pods. `changed` is called after each change of the list, with the pods that went."""
+
+    def __init__(self, rules: EjectionRules, *, changed: Callable[[list[Pod]], None]) -> None:
+        self.ejection = OutlierEjection(rules)
+        self.ejected_now: Callable[[Pod, EjectionReason], None] = lambda _pod, _reason: None
+        self._by_name: dict[str, Pod] = {}
+        self._traits: Mapping[str, PoolTraits] = {}
+        self._changed = changed
+
+    def __iter__(self) -> Iterator[Pod]:
+        return iter(self._by_name.values())
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def get(self, name: str) -> Pod | None:
+        return self._by_name.get(name)
+
+    def set_traits(self, traits: Iterable[PoolTraits]) -> None:
+        self._traits = {one.name: one for one in traits}
+        for pod in self._by_name.values():
+            pod.traits = self._traits.get(pod.pool, _NO_TRAITS)
+
+    def set_rules(self, rules: EjectionRules) -> None:
+        self.ejection.rules = rules
+
+    def update(self, endpoints: Mapping[str, Endpoint]) -> None:
+        """The list has changed. A pod of the same name at another address is another pod."""
+        gone = []
+        for name, pod in list(self._by_name.items()):
+            now_there = endpoints.get(name)
+            if now_there is None or (now_there.host, now_there.port) != (pod.host, pod.port):
+                gone.append(self._by_name.pop(name))
+        for name, endpoint in endpoints.items():
+            pod = self._by_name.get(name) or Pod(endpoint)
+            if endpoint.ready and not pod.endpoint.ready:
+                pod.reached()
+            pod.endpoint = endpoint
+            self._by_name[name] = pod
+        self.ejection.keep(name for name, pod in self._by_name.items() if pod.endpoint.ready)
+        self._changed(gone)
+
+    def belongs_to(self, pod: Pod, pool: bytes) -> None:
+        """The pod has named its pool."""
+        name = pool.decode("latin-1")
+        if name != pod.pool:
+            pod.pool = name[:63]
+            pod.traits = self._traits.get(pod.pool, _NO_TRAITS)
+
+    def views(self, *, now: float) -> list[PodView]:
+        """Of the pods that may get requests."""
+        health = self.ejection.health
+        return [
+            pod.view(health(name, now=now), now=now)
+            for name, pod in self._by_name.items()
+            if pod.endpoint.ready
+        ]
+
+    def succeeded(self, sent: Sent, *, now: float) -> None:
+        pod = sent.pod
+        reason = self.ejection.succeeded(
+            pod.name,
+            latency_seconds=now - sent.sent_at,
+            expected_seconds=sent.expected_at - sent.sent_at,
+            now=now,
+        )
+        self._say(pod, reason)
+
+    def failed(self, pod: Pod, *, now: float) -> None:
+        if self._by_name.get(pod.name) is pod:
+            self._say(pod, self.ejection.failed(pod.name, now=now))
+
+    def _say(self, pod: Pod, reason: EjectionReason | None) -> None:
+        if reason is not None:
+            _log.warning("pod %s is left alone for a while: %s", pod.name, reason)
+            self.ejected_now(pod, reason)
