@@ -56,7 +56,7 @@ def cheapest_mix(options: Sequence[PoolOption], rows_per_second: float) -> Mix:
     if everything < rows_per_second * (1 - EPSILON):
         pods = nothing | {o.name: o.most for o in useful}
         return Mix(pods, everything, cost_of(options, pods), False)
-    search = _Search(useful)
+    search = _Search(useful, rows_per_second)
     search.visit(0, rows_per_second, ())
     pods = nothing | {o.name: n for o, n in zip(useful, search.best, strict=True)}
     rate = sum(o.rows_per_second * pods[o.name] for o in useful)
@@ -66,8 +66,9 @@ def cheapest_mix(options: Sequence[PoolOption], rows_per_second: float) -> Mix:
 class _Search:
     """Depth first, most pods of the best pool first: the first leaf is the greedy answer."""
 
-    def __init__(self, options: Sequence[PoolOption]) -> None:
+    def __init__(self, options: Sequence[PoolOption], demand: float) -> None:
         self._options = options
+        self._nothing = EPSILON * demand
         self._nodes = 0
         self._least: tuple[float, int] = (math.inf, 0)
         self.best: tuple[int, ...] = ()
@@ -77,7 +78,7 @@ class _Search:
 
     def visit(self, index: int, missing: float, chosen: tuple[int, ...]) -> None:
         self._nodes += 1
-        if missing <= EPSILON * self._rest[0]:
+        if missing <= self._nothing:
             counts = (*chosen, *(0 for _ in range(len(self._options) - index)))
             self._offer(counts)
             return
@@ -88,7 +89,7 @@ class _Search:
         bound = spent + missing * here.cost / here.rows_per_second
         if bound > self._least[0] + EPSILON:
             return
-        enough = math.ceil(missing / here.rows_per_second - EPSILON)
+        enough = max(1, math.ceil(missing / here.rows_per_second - EPSILON))
         for count in range(min(enough, here.most), -1, -1):
             if self._nodes > MOST_NODES and self.best:
                 return

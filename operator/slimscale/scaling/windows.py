@@ -76,7 +76,8 @@ def assess(
     now = max(base, memo.panic_need if panicking else 0.0)
     # The headroom works off what waits, as far as it reaches.
     now = max(now, now / grown + draining)
-    memo = _remember(memo, now, spec, now_seconds, complete=complete)
+    # A sudden rise that the present pods can take is no panic, and no time to shrink either.
+    memo = _remember(memo, max(now, sudden - chance), spec, now_seconds, complete=complete)
     lately = _lately(memo, spec, now_seconds) if complete else None
     words = "the panic window rules" if panicking else "the stable window rules"
     if backlog_rows:
