@@ -1,4 +1,4 @@
-"""`slimscale bench`: AutoThread against every baseline. Imported with the command, not before."""
+"""`slimscale bench`: thread policies and serving against every baseline. Imported with the command."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from slimscale.exceptions import SlimError
 __all__ = ["bench_app"]
 
 bench_app = typer.Typer(
-    help="Measure thread policies against each other. Example: slimscale bench threads --quick",
+    help="Measure thread policies, and serving, against others. Example: slimscale bench threads --quick",
     no_args_is_help=True,
 )
 
@@ -34,7 +34,7 @@ def _missing_packages_named() -> Iterator[None]:
 
 @bench_app.callback()
 def bench() -> None:
-    """Measure thread policies against each other."""
+    """Measure thread policies, and serving, against others."""
 
 
 @bench_app.command(
@@ -118,6 +118,106 @@ def simulator(
         typer.echo(f"{sum(row.agrees for row in rows)} of {len(rows)} agree: {out}")
     if not all(row.agrees for row in rows):
         raise typer.Exit(1)
+
+
+@bench_app.command(
+    epilog="Examples: slimscale bench serving --quick;"
+    " slimscale bench serving --systems direct,slimscale,litserve-0ms --clients 1,8,64 --loads 50,200;"
+    " slimscale bench serving --out docs/results --trace data/traces/azure-llm-2023-code-burst10m.csv"
+)
+def serving(  # noqa: PLR0917 - each is an option of its own on the command line
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Three systems, few loads, about a minute.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the tables and plots; left out: print only.")
+    ] = None,
+    systems: Annotated[
+        str, typer.Option(help="Only these, with commas between; left out: all of --list.")
+    ] = "",
+    clients: Annotated[
+        str, typer.Option(help="Closed loops, such as 1,8,64; left out: 1 to 64.")
+    ] = "",
+    loads: Annotated[
+        str,
+        typer.Option(help="Open loops in % of the unbatched capacity, such as 50,110,350."),
+    ] = "",
+    repetitions: Annotated[
+        int, typer.Option(min=0, max=100, help="Of everything; 0: 3, quick 1.")
+    ] = 0,
+    seconds: Annotated[
+        float, typer.Option(min=0.0, max=600.0, help="Of one cell; 0: 1.5, quick 0.8.")
+    ] = 0.0,
+    binary: Annotated[
+        bool, typer.Option("--binary", help="Binary tensors instead of JSON, where spoken.")
+    ] = False,
+    model: Annotated[
+        Path | None,
+        typer.Option(help="ONNX file, image [-1,1,28,28] to logits [-1,10]; left out: built here."),
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="CSV with a column t_ms: adds loads shaped like it.")
+    ] = None,
+    target: Annotated[
+        float, typer.Option(min=1.0, help="The p99 in ms that the holding setting must keep.")
+    ] = 100.0,
+    stop_after: Annotated[
+        float,
+        typer.Option(min=0.0, help="Begin nothing new after so many seconds; 0: until done."),
+    ] = 0.0,
+    lock: Annotated[
+        Path | None, typer.Option(help="A folder made while measuring, refused when it is there.")
+    ] = None,
+    work: Annotated[
+        Path, typer.Option(help="Folder that keeps environments and what is done.")
+    ] = Path(WORK_FOLDER) / "serving",
+    list_systems: Annotated[
+        bool, typer.Option("--list", help="Name the systems and stop.")
+    ] = False,
+    report: Annotated[
+        bool, typer.Option("--report", help="Measure nothing; print and write what is there.")
+    ] = False,
+) -> None:
+    """Our data plane beside no batching, window batching, LitServe, BentoML and Ray Serve, over HTTP.
+
+    The peers are installed into environments of their own in the work folder. A stopped run goes on where it was.
+    """
+    with _missing_packages_named():
+        from slimscale.bench.serving.command import Request, bench_serving
+    bench_serving(
+        Request(
+            quick=quick,
+            out=out,
+            systems=_names(systems),
+            clients=tuple(int(value) for value in _numbers("--clients", clients)),
+            loads=tuple(value / 100.0 for value in _numbers("--loads", loads)),
+            repetitions=repetitions,
+            seconds=seconds,
+            work=work,
+            binary=binary,
+            model=model,
+            trace=trace,
+            target_milliseconds=target,
+            stop_after_seconds=stop_after or None,
+            lock=lock,
+            only_list=list_systems,
+            only_report=report,
+        )
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _numbers(option: str, text: str) -> tuple[float, ...]:
+    try:
+        values = tuple(float(name) for name in _names(text))
+    except ValueError:
+        raise SlimError(f"{option} {text}: give numbers with commas, such as 1,8,64") from None
+    if any(not 0 < value <= 10_000 for value in values):
+        raise SlimError(f"{option} {text}: each must be above 0 and at most 10000")
+    return values
 
 
 @bench_app.command(

@@ -1,0 +1,143 @@
+"""The systems by name, in the order of the tables."""
+
+from collections.abc import Callable
+
+from slimscale.bench.serving.environments import PEERS, environment
+from slimscale.bench.serving.processes import ServerProcess, free_port, wait_for_port
+from slimscale.bench.serving.systems import (
+    MODEL,
+    ONE_THREAD,
+    ROWS,
+    START_SECONDS,
+    Dialect,
+    ProcessSystem,
+    Setting,
+    System,
+    start_server,
+)
+
+__all__ = ["SYSTEMS", "build_system"]
+
+_SERVERS = "slimscale.bench.serving.servers"
+
+
+def _model_server(setting: Setting, role: str, add: ProcessSystem) -> int:
+    """The model server behind a batcher: the one of the direct system. Returns its port."""
+    port = free_port()
+    process: ServerProcess = add.add(
+        start_server(
+            setting, role, f"{_SERVERS}.direct", "--model", setting.model_file, "--port", port,
+            "--name", MODEL,
+        )
+    )  # fmt: skip
+    wait_for_port(port, [process], seconds=START_SECONDS)
+    return port
+
+
+def direct(setting: Setting) -> System:
+    def build(port: int, add: ProcessSystem) -> None:
+        add.add(
+            start_server(
+                setting, "model", f"{_SERVERS}.direct", "--model", setting.model_file,
+                "--port", port, "--name", MODEL,
+            )
+        )  # fmt: skip
+
+    return ProcessSystem("direct", build)
+
+
+def window(milliseconds: int) -> Callable[[Setting], System]:
+    def made(setting: Setting) -> System:
+        def build(port: int, add: ProcessSystem) -> None:
+            upstream = _model_server(setting, "model", add)
+            add.add(
+                start_server(
+                    setting, "batcher", f"{_SERVERS}.window", "--port", port,
+                    "--upstream-port", upstream, "--window-milliseconds", milliseconds,
+                    "--rows", ROWS, "--name", MODEL,
+                )
+            )  # fmt: skip
+
+        return ProcessSystem(f"window-{milliseconds}ms", build)
+
+    return made
+
+
+def litserve(wait_milliseconds: int) -> Callable[[Setting], System]:
+    def made(setting: Setting) -> System:
+        def build(port: int, add: ProcessSystem) -> None:
+            python = environment("litserve", setting.work) / "bin" / "python"
+            add.add(
+                ServerProcess(
+                    "server",
+                    [str(python), str(PEERS / "litserve_app.py"), str(setting.model_file),
+                     str(port), str(ROWS), str(wait_milliseconds / 1000)],
+                    log=setting.logs / "litserve.log",
+                    environment={**ONE_THREAD, "PYTHONPATH": ""},
+                )
+            )  # fmt: skip
+
+        return ProcessSystem(f"litserve-{wait_milliseconds}ms", build, path="/predict")
+
+    return made
+
+
+def bentoml(setting: Setting) -> System:
+    def build(port: int, add: ProcessSystem) -> None:
+        folder = environment("bentoml", setting.work)
+        add.add(
+            ServerProcess(
+                "server",
+                [str(folder / "bin" / "bentoml"), "serve", "bentoml_app:Classifier",
+                 "--host", "127.0.0.1", "--port", str(port), "--working-dir", str(PEERS)],
+                log=setting.logs / "bentoml.log",
+                environment={
+                    **ONE_THREAD,
+                    "PYTHONPATH": "",
+                    "PYTHONDONTWRITEBYTECODE": "1",
+                    "BENCH_MODEL": str(setting.model_file.absolute()),
+                    "BENCH_ROWS": str(ROWS),
+                    "BENTOML_HOME": str((setting.work / "bentoml").absolute()),
+                    "BENTOML_DO_NOT_TRACK": "True",
+                },
+            )
+        )  # fmt: skip
+
+    return ProcessSystem("bentoml", build, path="/infer", dialect=Dialect.ROWS)
+
+
+def ray(setting: Setting) -> System:
+    def build(port: int, add: ProcessSystem) -> None:
+        python = environment("ray", setting.work) / "bin" / "python"
+        add.add(
+            ServerProcess(
+                "server",
+                [str(python), str(PEERS / "ray_app.py"), str(setting.model_file.absolute()),
+                 str(port), str(ROWS), "0"],
+                log=setting.logs / "ray.log",
+                environment={
+                    **ONE_THREAD,
+                    "PYTHONPATH": "",
+                    "RAY_USAGE_STATS_ENABLED": "0",
+                },
+            )
+        )  # fmt: skip
+
+    # Ray's daemons take each other for dead after a pause, so that it runs only while it is measured.
+    return ProcessSystem("ray", build, path="/", pausable=False)
+
+
+SYSTEMS: dict[str, Callable[[Setting], System]] = {
+    "direct": direct,
+    "window-50ms": window(50),
+    "window-500ms": window(500),
+    "litserve-0ms": litserve(0),
+    "litserve-10ms": litserve(10),
+    "bentoml": bentoml,
+    "ray": ray,
+}
+
+
+def build_system(name: str, setting: Setting) -> System:
+    """Raises KeyError for a name that is not in SYSTEMS."""
+    return SYSTEMS[name](setting)

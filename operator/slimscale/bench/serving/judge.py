@@ -1,0 +1,168 @@
+"""Whether what was promised is reached, as the figures say. Pure; nothing here can be set to "yes"."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from slimscale.bench.serving.summary import Summary
+
+__all__ = ["OURS", "PEERS", "Claim", "judge"]
+
+DIRECT = "direct"
+OURS, HOLDING, ROUTED = "slimscale", "slimscale-hold", "slimscale-routed"
+OWN = (DIRECT, OURS, HOLDING, ROUTED)
+PEERS = (
+    "window-50ms",
+    "window-500ms",
+    "litserve-0ms",
+    "litserve-10ms",
+    "bentoml",
+    "ray",
+)
+SAME_RATE = 0.98
+"""In an open loop below capacity all systems give what is offered: within 2 % counts as level."""
+MOST_P50_RATIO = 1.15
+LEAST_GAIN, GAIN_CLIENTS = 6.0, 64
+MOST_ADDED_MILLISECONDS, MOST_ADDED_MICROS = 1.5, 300.0
+MOST_CPU_RATIO = 1.2
+FRONT_ROLES = ("router", "sidecar")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """`reached` None: not measured in this run."""
+
+    text: str
+    measured: str
+    reached: bool | None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"claim": self.text, "measured": self.measured, "reached": self.reached}
+
+
+def judge(summary: Summary, *, target_milliseconds: float) -> list[Claim]:
+    """`target_milliseconds`: the p99 that both the holding sidecar and the window batcher must keep."""
+    closed = [load for load in summary.loads if load.startswith("closed")]
+    opened = [load for load in summary.loads if not load.startswith("closed")]
+    claims = [
+        _ahead(summary, closed, "Closed loops: throughput ahead of every peer", "per_second"),
+        _ahead(summary, closed, "Closed loops: p99 ahead of every peer", "p99"),
+        _ahead(summary, opened, "Open loops: throughput ahead of every peer", "per_second"),
+        _ahead(summary, opened, "Open loops: p99 ahead of every peer", "p99"),
+        _p50_at_one(summary),
+        _gain(summary),
+        _added_time(summary),
+        _added_cpu(summary, closed),
+        *(_efficiency(summary, load, target_milliseconds) for load in opened[:2]),
+        _right(summary),
+    ]
+    return claims
+
+
+def _ahead(summary: Summary, loads: Sequence[str], text: str, measure: str) -> Claim:
+    """At each load against the best peer there."""
+    behind, compared = [], 0
+    for load in loads:
+        ours = summary.value(OURS, load, measure)
+        theirs = {
+            peer: value
+            for peer in PEERS
+            if (value := summary.value(peer, load, measure)) is not None
+        }
+        if ours is None or not theirs:
+            continue
+        compared += 1
+        if measure == "per_second":
+            best = max(theirs, key=lambda peer: theirs[peer])
+            lost = ours < theirs[best] * (SAME_RATE if not load.startswith("closed") else 1.0)
+        else:
+            best = min(theirs, key=lambda peer: theirs[peer])
+            lost = ours > theirs[best]
+        if lost:
+            behind.append(f"{load}: {ours:.4g} to {theirs[best]:.4g} of {best}")
+    if not compared:
+        return Claim(text, "not measured", None)
+    said = "; ".join(behind) if behind else f"at all {compared} loads"
+    return Claim(text, said if not behind else f"behind at {said}", not behind)
+
+
+def _p50_at_one(summary: Summary) -> Claim:
+    text = f"p50 at one client within {MOST_P50_RATIO}x of direct"
+    ratio = summary.ratio(OURS, DIRECT, "closed 1", "p50")
+    if ratio is None:
+        return Claim(text, "not measured", None)
+    return Claim(
+        text,
+        f"{ratio.value:.2f}x ({ratio.least:.2f} to {ratio.most:.2f})",
+        ratio.value <= MOST_P50_RATIO,
+    )
+
+
+def _gain(summary: Summary) -> Claim:
+    text = f"At least {LEAST_GAIN:g}x the direct throughput at {GAIN_CLIENTS} clients"
+    ratio = summary.ratio(OURS, DIRECT, f"closed {GAIN_CLIENTS}", "per_second")
+    if ratio is None:
+        return Claim(text, "not measured", None)
+    return Claim(
+        text,
+        f"{ratio.value:.1f}x ({ratio.least:.1f} to {ratio.most:.1f})",
+        ratio.value >= LEAST_GAIN,
+    )
+
+
+def _added_time(summary: Summary) -> Claim:
+    text = f"Router and sidecar add under {MOST_ADDED_MILLISECONDS} ms at the median, one client"
+    added = summary.difference(ROUTED, DIRECT, "closed 1", "p50")
+    if added is None:
+        return Claim(text, "not measured", None)
+    return Claim(
+        text,
+        f"{added.value:.2f} ms ({added.least:.2f} to {added.most:.2f})",
+        added.value < MOST_ADDED_MILLISECONDS,
+    )
+
+
+def _added_cpu(summary: Summary, loads: Sequence[str]) -> Claim:
+    text = f"Router and sidecar take under {MOST_ADDED_MICROS:g} us of CPU a request"
+    found = {
+        load: figure.value
+        for load in loads
+        if (figure := summary.cpu_of(ROUTED, load, FRONT_ROLES)) is not None
+    }
+    if not found:
+        return Claim(text, "not measured", None)
+    said = ", ".join(
+        f"{load.removeprefix('closed ')}: {value:.0f}" for load, value in found.items()
+    )
+    return Claim(text, f"us at clients {said}", max(found.values()) < MOST_ADDED_MICROS)
+
+
+def _efficiency(summary: Summary, load: str, target: float) -> Claim:
+    text = (
+        f"The holding setting's CPU a request at most {MOST_CPU_RATIO}x the window batcher's"
+        f" at {load}, both with a p99 under {target:g} ms"
+    )
+    ratio = summary.ratio(HOLDING, "window-50ms", load, "total_cpu_micros")
+    ours = summary.value(HOLDING, load, "p99")
+    theirs = summary.value("window-50ms", load, "p99")
+    if ratio is None or ours is None or theirs is None:
+        return Claim(text, "not measured", None)
+    return Claim(
+        text,
+        f"{ratio.value:.2f}x ({ratio.least:.2f} to {ratio.most:.2f}); p99 {ours:.0f} and {theirs:.0f} ms",
+        ratio.value <= MOST_CPU_RATIO and ours <= target,
+    )
+
+
+def _right(summary: Summary) -> Claim:
+    text = "Every answer belongs to its request; none lost"
+    names = [name for name in (OURS, HOLDING, ROUTED) if name in summary.systems]
+    if not names:
+        return Claim(text, "not measured", None)
+    right = sum(summary.total(name, "right") for name in names)
+    bad = {
+        measure: sum(summary.total(name, measure) for name in names)
+        for measure in ("wrong", "lost", "failed", "unanswered", "refused")
+    }
+    said = ", ".join(f"{count} {measure}" for measure, count in bad.items())
+    return Claim(text, f"{right} right, {said}", not bad["wrong"] + bad["lost"] + bad["failed"])

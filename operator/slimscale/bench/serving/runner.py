@@ -1,0 +1,278 @@
+"""Carries out a plan: one system at a time, the others paused, everything written down as it comes."""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from slimscale.bench.native.machine import steal_seconds
+from slimscale.bench.serving.generator import Generator
+from slimscale.bench.serving.loadgen.job import Answered, Job
+from slimscale.bench.serving.plan import CLOSED, Load, Plan, Turn
+from slimscale.bench.serving.processes import ServerFailed, cpu_seconds
+from slimscale.bench.serving.records import Cell, Journal, quantiles_of
+from slimscale.bench.serving.systems import Missing, System
+from slimscale.exceptions import SlimError
+
+__all__ = ["Progress", "run_plan"]
+
+CAPACITY_CLIENTS = 8
+CAPACITY_SECONDS = 2.0
+READY_SECONDS = 60.0
+_TICKS = os.sysconf("SC_CLK_TCK")
+_MICROS = 1e6
+
+
+class Progress(Protocol):
+    def begin(self, what: str, count: int) -> None: ...
+    def step(self) -> None: ...
+
+
+class Runner:
+    """Keeps started systems between turns: paused where they allow it, stopped where not."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        journal: Journal,
+        *,
+        build: Callable[[str], System],
+        payloads: Mapping[str, Path],
+        generator: Generator,
+    ) -> None:
+        self._plan = plan
+        self._journal = journal
+        self._build = build
+        self._payloads = payloads
+        self._generator = generator
+        self._started: dict[str, System] = {}
+        self._given_up: set[str] = set()
+        """In this call: the next one tries them again."""
+
+    def run(self, progress: Progress, *, until: float) -> bool:
+        """True when the plan is done; False when `until` (time.monotonic) came first."""
+        for block in self._plan.blocks():
+            left = [turn for turn in block if _key(turn) not in self._journal.done]
+            for turn in left:
+                if time.monotonic() >= until:
+                    return False
+                if turn.system not in self._given_up:
+                    self._try(turn)
+                progress.step()
+        return True
+
+    def _try(self, turn: Turn) -> None:
+        """A system that cannot be had or fails stands in the table as such; the others go on."""
+        try:
+            self._take(turn)
+        except (Missing, ServerFailed) as error:
+            if turn.system == "direct":
+                raise SlimError(f"the unbatched server fails: {error}") from error
+            self._given_up.add(turn.system)
+            self._journal.keep_missing(turn.system, str(error))
+
+    def close(self) -> None:
+        for system in self._started.values():
+            system.stop()
+        self._started.clear()
+
+    def _take(self, turn: Turn) -> None:
+        capacity = self._capacity(turn) if turn.group.is_open else 0.0
+        try:
+            system = self._running(turn.system)
+            cells = [self._measure(system, load, turn, capacity) for load in turn.group.loads]
+        finally:
+            self._rest(turn.system)
+        self._journal.keep_turn(_key(turn), cells)
+
+    def _capacity(self, turn: Turn) -> float:
+        """Unbatched capacity of this block, measured once and remembered."""
+        block = f"{turn.repetition} {turn.group.name}"
+        if block not in self._journal.capacities:
+            system = self._running("direct")
+            job = self._job(system, clients=CAPACITY_CLIENTS, seconds=CAPACITY_SECONDS)
+            answered = self._generator.do(job)
+            self._rest("direct")
+            self._journal.keep_capacity(block, answered.in_window / CAPACITY_SECONDS)
+        return self._journal.capacities[block]
+
+    # ---- systems
+
+    def _running(self, name: str) -> System:
+        """Started or resumed, and answering rightly. Raises ServerFailed."""
+        system = self._started.get(name)
+        if system is None:
+            system = self._build(name)
+            system.start()
+            self._started[name] = system
+        else:
+            for process in system.processes():
+                process.resume()
+        self._wait_ready(system)
+        return system
+
+    def _wait_ready(self, system: System) -> None:
+        end = time.monotonic() + READY_SECONDS
+        while True:
+            why = "no answer"
+            with suppress(ServerFailed):
+                answered = self._generator.do(self._job(system, clients=1, seconds=0.2))
+                if answered.right and not answered.wrong + answered.failed + answered.lost:
+                    return
+                why = answered.first_wrong or why
+            for process in system.processes():
+                process.check()
+            if time.monotonic() > end:
+                raise ServerFailed(f"{system.name} gives no right answer: {why}")
+            time.sleep(0.5)
+
+    def _rest(self, name: str) -> None:
+        system = self._started.get(name)
+        if system is None:
+            return
+        if not system.pausable:
+            system.stop()
+            del self._started[name]
+            return
+        for process in system.processes():
+            process.pause()
+
+    # ---- one cell
+
+    def _job(
+        self, system: System, *, clients: int, seconds: float, warm_seconds: float = 0.2,
+        arrivals: list[float] | None = None, seed: int = 0,
+    ) -> Job:  # fmt: skip
+        return Job(
+            host="127.0.0.1",
+            port=system.port,
+            path=system.path,
+            payload=str(self._payloads[system.dialect]),
+            seconds=seconds,
+            warm_seconds=warm_seconds,
+            clients=clients,
+            arrivals_seconds=arrivals or [],
+            headers=list(system.headers.items()),
+            seed=seed,
+        )
+
+    def _measure(self, system: System, load: Load, turn: Turn, capacity: float) -> Cell:
+        plan = self._plan
+        seed = _seed(plan.seed, turn, load)
+        arrivals = load.arrivals(
+            capacity, plan.warm_seconds + plan.seconds, seed=seed, trace=plan.trace
+        )
+        job = self._job(
+            system, clients=load.clients, seconds=plan.seconds, warm_seconds=plan.warm_seconds,
+            arrivals=arrivals, seed=seed,
+        )  # fmt: skip
+        pids = {process.role: process.pids() for process in system.processes()}
+        before = _Reading.take(pids, self._generator)
+        answered = self._generator.do(job)
+        after = _Reading.take(pids, self._generator)
+        offered = 0.0 if load.kind == CLOSED else capacity * load.share
+        return _cell(
+            system.name, load, turn, offered=offered, answered=answered, before=before, after=after
+        )
+
+
+class _Reading:
+    """CPU clocks of everything at one moment."""
+
+    def __init__(
+        self, *, at: float, roles: dict[str, float], client: float, busy: float, steal: float
+    ) -> None:
+        self.at, self.roles, self.client, self.busy, self.steal = at, roles, client, busy, steal
+
+    @classmethod
+    def take(cls, pids: Mapping[str, list[int]], generator: Generator) -> "_Reading":
+        return cls(
+            at=time.monotonic(),
+            roles={role: cpu_seconds(found) for role, found in pids.items()},
+            client=generator.cpu_seconds(),
+            busy=_busy_seconds(),
+            steal=steal_seconds(),
+        )
+
+
+def _busy_seconds() -> float:
+    """CPU time of user, nice, system, interrupts of all cores since boot (proc_stat(5))."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    return sum(int(fields[i]) for i in (0, 1, 2, 5, 6)) / _TICKS
+
+
+def _cell(
+    name: str, load: Load, turn: Turn, *, offered: float, answered: Answered,
+    before: _Reading, after: _Reading,
+) -> Cell:  # fmt: skip
+    count = max(1, answered.answered)
+    seconds = after.at - before.at
+    used = {role: after.roles[role] - before.roles[role] for role in before.roles}
+    client = after.client - before.client
+    others = after.busy - before.busy - sum(used.values()) - client
+    p50, p99, p999 = quantiles_of(answered)
+    late = answered.late_start_micros
+    return Cell(
+        system=name,
+        load=load.label,
+        repetition=turn.repetition,
+        offered_per_second=round(offered, 2),
+        per_second=round(answered.in_window / answered.window_seconds, 2),
+        p50=p50,
+        p99=p99,
+        p999=p999,
+        timed=len(answered.latencies_micros),
+        right=answered.right,
+        wrong=answered.wrong,
+        refused=answered.refused,
+        failed=answered.failed,
+        lost=answered.lost,
+        unanswered=answered.unanswered,
+        first_wrong=answered.first_wrong,
+        cpu_micros={role: round(value / count * _MICROS, 1) for role, value in used.items()},
+        client_cpu_micros=round(client / count * _MICROS, 1),
+        late_start_p99=round(float(np.quantile(late, 0.99)) / 1000.0, 3) if late else 0.0,
+        others_cores=round(max(0.0, others) / seconds, 2),
+        steal_cores=round((after.steal - before.steal) / seconds, 3),
+        load_average=round(os.getloadavg()[0], 2),
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _key(turn: Turn) -> str:
+    return f"{turn.repetition} {turn.group.name} {turn.system}"
+
+
+def _seed(seed: int, turn: Turn, load: Load) -> int:
+    """The same for all systems of a block: they get the very same arrivals."""
+    return sum(map(ord, f"{seed}{turn.repetition}{load.label}")) + 1000 * turn.repetition
+
+
+def run_plan(
+    plan: Plan,
+    journal: Journal,
+    progress: Progress,
+    *,
+    build: Callable[[str], System],
+    payloads: Mapping[str, Path],
+    seconds: float | None = None,
+) -> bool:
+    """Run what the journal does not have yet; True when all is done. Raises SlimError.
+
+    `seconds`: begin no turn after this time, so that a shared machine is left to others between calls.
+    """
+    until = time.monotonic() + seconds if seconds is not None else float("inf")
+    progress.begin("turns", plan.turns - len(journal.done))
+    if "direct" not in plan.systems and any(group.is_open for group in plan.groups):
+        raise SlimError("open loops are set from the unbatched capacity: add the system 'direct'")
+    with Generator() as generator:
+        runner = Runner(plan, journal, build=build, payloads=payloads, generator=generator)
+        try:
+            return runner.run(progress, until=until)
+        finally:
+            runner.close()

@@ -1,0 +1,1 @@
+"""Small servers of the benchmark: the unbatched one, and window batching as KServe's agent does it."""
