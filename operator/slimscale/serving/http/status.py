@@ -1,6 +1,6 @@
 """Metrics and probes on a port of their own, so that load on the data port can't starve them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
@@ -17,6 +17,8 @@ class StatusServer:
     """GET `/metrics`, `/healthz` and `/readyz`; nothing here changes anything.
 
     `live` and `ready` give None when all is well, else the reason in words (answered with a 503).
+    `refresh` is called before metrics are written: for gauges that are only worked out then.
+    `pages` adds paths to read.
     """
 
     def __init__(
@@ -25,8 +27,12 @@ class StatusServer:
         *,
         live: Callable[[], str | None],
         ready: Callable[[], str | None],
+        refresh: Callable[[], None] = lambda: None,
+        pages: Mapping[str, Callable[[Request], Response]] | None = None,
     ) -> None:
         self._registry = registry
+        self._refresh = refresh
+        self._pages = dict(pages or {})
         self._probes = {"/healthz": live, "/readyz": ready}
         self.server = HttpServer(self._handle, limits=_LIMITS, name="status server")
 
@@ -44,12 +50,17 @@ class StatusServer:
         if request.method not in (b"GET", b"HEAD"):
             return text_response(405, "only GET\n")
         if request.path == "/metrics":
+            self._refresh()
             accept = request.headers.get(b"accept", b"").decode("latin-1")
             encode, content_type = choose_encoder(accept)
             body = encode(self._registry)
             return Response(200, body, ((b"content-type", content_type.encode()),))
+        page = self._pages.get(request.path)
+        if page is not None:
+            return page(request)
         probe = self._probes.get(request.path)
         if probe is None:
-            return text_response(404, "known: /metrics, /healthz, /readyz\n")
+            known = ", ".join(("/metrics", *self._probes, *self._pages))
+            return text_response(404, f"known: {known}\n")
         problem = probe()
         return text_response(200 if problem is None else 503, f"{problem or 'ok'}\n")

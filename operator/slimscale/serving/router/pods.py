@@ -141,7 +141,8 @@ class Pod:
         if self.open_requests:
             oldest = next(iter(self.open_requests))
             overdue = max(0.0, now - oldest.expected_at)
-        probing = health is Health.PROBING and self.probes_in_flight == 0
+        unreachable = self.unreachable_until > now
+        probing = health is Health.PROBING and not unreachable and not self.probes_in_flight
         return PodView(
             self.name,
             self.pool,
@@ -152,7 +153,7 @@ class Pod:
             self.traits.cost_per_hour,
             self.traits.power_watts,
             probing,
-            health is not Health.WELL or self.unreachable_until > now,
+            health is not Health.WELL or unreachable,
             self.refusing_until > now,
             overdue,
         )

@@ -1,0 +1,193 @@
+"""The router's metrics. Counts are plain numbers on the way of a request, families when scraped.
+
+Labels are bounded: models, pools and classes of router.json, pods that are there, fixed words.
+"""
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+
+__all__ = ["Histogram", "RouterMetrics", "Surroundings"]
+
+LATENCY_BOUNDS = (
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 30.0,
+)  # fmt: skip
+OVERHEAD_BOUNDS = (
+    0.00005, 0.0001, 0.0002, 0.0003, 0.0005, 0.001, 0.0015, 0.003, 0.01, 0.05, 0.2,
+)  # fmt: skip
+_CODES = frozenset((200, 400, 404, 405, 408, 413, 415, 429, 431, 499, 500, 502, 503, 504))
+
+
+class Histogram:
+    """Counts by upper bound."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def buckets(self) -> list[tuple[str, float]]:
+        names = [*(repr(bound) for bound in self.bounds), "+Inf"]
+        found, running = [], 0
+        for name, count in zip(names, self.counts, strict=True):
+            running += count
+            found.append((name, float(running)))
+        return found
+
+
+class Surroundings(Protocol):
+    """What is read when metrics are scraped."""
+
+    def gauges(self) -> Iterable[tuple[str, str, dict[str, float]]]:
+        """Name, help, and values by label: `""` for a metric without one."""
+
+    def pods(self) -> Iterable[tuple[str, int, int]]:
+        """Name, requests so far and rows in flight of each pod that is there."""
+
+
+class RouterMetrics:
+    """A prometheus_client collector; register it once."""
+
+    def __init__(self, surroundings: Surroundings | None = None) -> None:
+        self.surroundings = surroundings
+        self.arrived_requests = 0
+        self.arrived_rows = 0
+        self.held_requests = 0
+        self.by_code: Counter[str] = Counter()
+        self.decisions: Counter[tuple[str, str, str, str]] = Counter()
+        """By policy, model, pool and reason."""
+        self.rejected: Counter[str] = Counter()
+        self.rejected_rows: Counter[str] = Counter()
+        self.retries: Counter[str] = Counter()
+        self.ejections: Counter[str] = Counter()
+        self.slo: Counter[tuple[str, str]] = Counter()
+        """By class and met or missed."""
+        self.shadow: Counter[tuple[str, str]] = Counter()
+        """By policy and what the shadow would have done differently."""
+        self.shadow_seconds: defaultdict[str, float] = defaultdict(float)
+        """Expected delay, summed: of the acting policy's routes and of the shadow's."""
+        self.latency: dict[str, Histogram] = {}
+        self.overhead = Histogram(OVERHEAD_BOUNDS)
+
+    def answered(self, status: int) -> None:
+        self.by_code[str(status) if status in _CODES else "other"] += 1
+
+    def took(self, model: str, seconds: float) -> None:
+        histogram = self.latency.get(model)
+        if histogram is None:
+            histogram = self.latency[model] = Histogram(LATENCY_BOUNDS)
+        histogram.observe(seconds)
+
+    def reject(self, reason: str, rows: int) -> None:
+        self.rejected[reason] += 1
+        self.rejected_rows[reason] += rows
+
+    # ---- for prometheus_client
+
+    def describe(self) -> list[Metric]:
+        return []  # asking for the metrics before the pods are known would tell nothing
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._requests()
+        yield from self._choices()
+        yield from self._times()
+        if self.surroundings is not None:
+            yield from self._around(self.surroundings)
+
+    def _requests(self) -> Iterator[Metric]:
+        yield _count("arrivals", "Inference requests that came.", self.arrived_requests)
+        yield _count("arrived_rows", "Rows of the requests that came.", self.arrived_rows)
+        yield _count("held", "Requests that had to wait for a pod.", self.held_requests)
+        yield _counts("requests", "Answers by HTTP status.", ("code",), self.by_code)
+        yield _counts("rejected", "Refused early, by reason.", ("reason",), self.rejected)
+        yield _counts(
+            "rejected_rows", "Rows refused early, by reason.", ("reason",), self.rejected_rows
+        )
+        yield _counts("retries", "Second tries on another pod.", ("reason",), self.retries)
+        yield _counts(
+            "slo",
+            "Requests by class: answered within the SLO or not.",
+            ("class", "result"),
+            self.slo,
+        )
+
+    def _choices(self) -> Iterator[Metric]:
+        labels = ("policy", "model", "pool", "reason")
+        yield _counts("decisions", "Routes taken.", labels, self.decisions)
+        yield _counts("ejections", "Pods left alone for a while.", ("reason",), self.ejections)
+        yield _counts(
+            "shadow_decisions",
+            "What the shadow policy would have done, against what was done.",
+            ("policy", "difference"),
+            self.shadow,
+        )
+        yield _counts(
+            "shadow_expected_seconds",
+            "Expected delay of the routes compared, summed.",
+            ("route",),
+            self.shadow_seconds,
+        )
+
+    def _times(self) -> Iterator[Metric]:
+        name = "slimscale_router_request_seconds"
+        family = HistogramMetricFamily(
+            name, "From a request's last byte to its answer.", labels=["model"]
+        )
+        for model, histogram in self.latency.items():
+            family.add_metric([model], histogram.buckets(), histogram.total)
+        yield family
+        overhead = HistogramMetricFamily(
+            "slimscale_router_overhead_seconds",
+            "Time in the router, without the pod's and without waiting for one.",
+        )
+        overhead.add_metric([], self.overhead.buckets(), self.overhead.total)
+        yield overhead
+
+    def _around(self, surroundings: Surroundings) -> Iterator[Metric]:
+        for name, text, values in surroundings.gauges():
+            label = [] if "" in values else ["name"]
+            gauge = GaugeMetricFamily(f"slimscale_router_{name}", text, labels=label)
+            for key, value in values.items():
+                gauge.add_metric([key] if label else [], value)
+            yield gauge
+        sent = CounterMetricFamily(
+            "slimscale_router_pod_requests", "Requests sent to a pod.", labels=["pod"]
+        )
+        rows = GaugeMetricFamily(
+            "slimscale_router_pod_in_flight_rows", "Rows sent and not answered.", labels=["pod"]
+        )
+        for pod, requests, in_flight in surroundings.pods():
+            sent.add_metric([pod], requests)
+            rows.add_metric([pod], in_flight)
+        yield sent
+        yield rows
+
+
+def _count(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(f"slimscale_router_{name}", text, value=value)
+
+
+def _counts(
+    name: str,
+    text: str,
+    labels: tuple[str, ...],
+    values: Mapping[Any, float],
+) -> Metric:
+    family = CounterMetricFamily(f"slimscale_router_{name}", text, labels=labels)
+    for key, value in values.items():
+        family.add_metric([key] if isinstance(key, str) else list(key), value)
+    return family
