@@ -156,6 +156,14 @@ class BatchQueues(Generic[ItemT]):
                 self._drop(key, queue, head)
                 yield key, head
 
+    def drain_model(self, model: str) -> Iterator[Entry[ItemT]]:
+        """Takes out and yields all that is queued for a model."""
+        for key in [key for key in self._queues if key.model == model]:
+            queue = self._queues[key]
+            while (head := queue.head()) is not None:
+                self._drop(key, queue, head)
+                yield head
+
     def first_deadline(self) -> float | None:
         heads = [head for queue in self._queues.values() if (head := queue.head()) is not None]
         return min((head.deadline for head in heads), default=None)

@@ -13,25 +13,40 @@ from slimscale.serving.protocol.errors import InvalidRequest
 from slimscale.serving.protocol.requests import header_length
 from slimscale.serving.protocol.tensors import DATATYPES, Tensor, from_bytes
 
-__all__ = ["encode_request", "parse_response"]
+__all__ = ["encode_batch", "encode_request", "parse_response"]
 
 
-def encode_request(
-    tensors: Sequence[Tensor],
-) -> tuple[tuple[tuple[bytes, bytes], ...], list[bytes | memoryview]]:
+_BINARY_TYPE = (b"content-type", b"application/octet-stream")
+
+Parts = list[bytes | memoryview]
+Headers = tuple[tuple[bytes, bytes], ...]
+
+
+def encode_request(tensors: Sequence[Tensor]) -> tuple[Headers, Parts]:
     """Headers and body parts of a request; the parts are views of the tensors, not copies."""
-    arrays = [np.ascontiguousarray(tensor.array) for tensor in tensors]
-    head = _head(
-        tuple(
-            (tensor.name, tensor.datatype, array.shape, array.nbytes)
-            for tensor, array in zip(tensors, arrays, strict=True)
-        )
-    )
-    headers = (
-        (b"content-type", b"application/octet-stream"),
-        (INFERENCE_HEADER_LENGTH, b"%d" % len(head)),
-    )
-    return headers, [head, *(array.data.cast("B") for array in arrays)]
+    return encode_batch([tensors])
+
+
+def encode_batch(requests: Sequence[Sequence[Tensor]]) -> tuple[Headers, Parts]:
+    """One request for the rows of several, in their order; the parts are views, not copies.
+
+    All must have the same tensors, in the same order and of the same shape but for the rows. Rows
+    come first, so that to put tensors one below the other is to send their bytes one after another.
+    """
+    shapes = []
+    parts: Parts = [b""]
+    for index, first in enumerate(requests[0]):
+        rows = size = 0
+        for tensors in requests:
+            array = tensors[index].array
+            if not array.flags.c_contiguous:
+                array = np.ascontiguousarray(array)
+            rows += array.shape[0]
+            size += array.nbytes
+            parts.append(array.data.cast("B"))
+        shapes.append((first.name, first.datatype, (rows, *first.array.shape[1:]), size))
+    head = parts[0] = _head(tuple(shapes))
+    return (_BINARY_TYPE, (INFERENCE_HEADER_LENGTH, b"%d" % len(head))), parts
 
 
 @lru_cache(maxsize=1024)

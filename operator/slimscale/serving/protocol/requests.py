@@ -30,7 +30,7 @@ class OutputWish:
 
 @dataclass(frozen=True, slots=True)
 class InferRequest:
-    """`outputs` empty: all of them, as binary where `binary_outputs`."""
+    """`inputs` stand in the model's order. `outputs` empty: all, as binary where `binary_outputs`."""
 
     id: str | None
     inputs: tuple[Tensor, ...]
@@ -97,7 +97,7 @@ def parse_request(
             " add up to what follows the JSON"
         )
     if expected:
-        _check_expected(inputs, expected)
+        inputs = _as_expected(inputs, expected)
     rows = _rows(inputs, max_rows)
     default = _flag(parameters, "binary_data_output", "parameters")
     request_id = document.get("id")
@@ -212,13 +212,13 @@ def _rows(inputs: Sequence[Tensor], max_rows: int | None) -> int:
     return rows
 
 
-def _check_expected(inputs: Sequence[Tensor], expected: Sequence[TensorSpec]) -> None:
-    if len(inputs) != len(expected) or {t.name for t in inputs} != {s.name for s in expected}:
-        names = ", ".join(spec.name for spec in expected)
-        raise InvalidRequest(f"inputs: the model takes exactly these tensors: {names}")
-    specs = {spec.name: spec for spec in expected}
+def _as_expected(inputs: Sequence[Tensor], expected: Sequence[TensorSpec]) -> list[Tensor]:
+    """The same tensors in the model's order."""
+    places = {spec.name: place for place, spec in enumerate(expected)}
+    if len(inputs) != len(expected) or {tensor.name for tensor in inputs} != set(places):
+        raise InvalidRequest(f"inputs: the model takes exactly these tensors: {', '.join(places)}")
     for index, tensor in enumerate(inputs):
-        spec = specs[tensor.name]
+        spec = expected[places[tensor.name]]
         if tensor.datatype != spec.datatype:
             raise InvalidRequest(
                 f"inputs[{index}].datatype: {tensor.datatype}; the model takes {spec.datatype}"
@@ -228,6 +228,7 @@ def _check_expected(inputs: Sequence[Tensor], expected: Sequence[TensorSpec]) ->
                 f"inputs[{index}].shape: {list(tensor.array.shape)}; the model takes"
                 f" {list(spec.shape)}, where -1 is any number of rows"
             )
+    return sorted(inputs, key=lambda tensor: places[tensor.name])
 
 
 def _outputs(document: dict[str, Any], default: bool) -> tuple[OutputWish, ...]:

@@ -1,0 +1,472 @@
+"""The batcher: takes requests, runs batches as soon as an instance is free, answers each request.
+
+Greedy: what has queued when an instance becomes free goes as the next batch. The next batch is sent
+before the last one's answers are written, so that the model never waits for us. There is no loop
+that could end: `pump` runs at each event, and each batch is a task that always gives its slot back.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from slimscale.api.serving_config import Batching
+from slimscale.domain.serving import PodTelemetry
+from slimscale.routing.holding import fire_at
+from slimscale.routing.queues import BatchQueues, Entry, QueueKey, QueueLimits
+from slimscale.serving.http.messages import Response
+from slimscale.serving.protocol.backend import encode_batch
+from slimscale.serving.protocol.errors import error_response
+from slimscale.serving.protocol.metadata import ModelMetadata
+from slimscale.serving.sidecar.answers import Answers
+from slimscale.serving.sidecar.backend import (
+    Backend,
+    ModelNotLoaded,
+    ModelRefused,
+    ModelServerGone,
+)
+from slimscale.serving.sidecar.backlog import backlog_seconds, finish_seconds, telemetry_of
+from slimscale.serving.sidecar.metrics import SidecarMetrics
+from slimscale.serving.sidecar.pending import ModelState, Pending
+from slimscale.serving.sidecar.shares import Mismatch
+
+__all__ = ["Batcher", "Refusal"]
+
+_log = logging.getLogger(__name__)
+
+_MOST_LOSSES = 3
+"""A request that was running when the model server went away, so often, may be why it did."""
+_ALONE_AFTER_LOSSES = 2
+_STUCK_FACTOR = 20.0
+_STUCK_SECONDS = 5.0
+"""A batch that takes this long, and so many times what was expected, is given up as stuck."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Said before a request is queued. `reason` is a metric's label."""
+
+    status: int
+    reason: str
+    message: str
+    retry_after_seconds: float
+
+    def response(self) -> Response:
+        return error_response(
+            self.status, self.message, retry_after_seconds=self.retry_after_seconds
+        )
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """One batch in flight."""
+
+    key: QueueKey
+    entries: list[Entry[Pending]]
+    rows: int
+    started: float
+    expected_seconds: float
+    timer: asyncio.TimerHandle | None = field(default=None)
+
+
+class Batcher:
+    """All of a pod's queues and running batches. Use from one event loop.
+
+    `up` False: the model server is gone and nothing is sent; requests wait within their deadlines.
+    `wake()` is called when a batch finds it gone, and when a model turns out to be cold.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        batching: Batching,
+        metrics: SidecarMetrics,
+        answers: Answers,
+        *,
+        wake: Callable[[], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._backend = backend
+        self._metrics = metrics
+        self._answers = answers
+        self._wake = wake
+        self.metadata: ModelMetadata | None = None
+        """What the models take and give; None until a model server has said so."""
+        self.batching = batching
+        self.up = False
+        self.draining = False
+        self.device: PodTelemetry | None = None
+        self.models: dict[str, ModelState] = {}
+        self.queues: BatchQueues[Pending] = BatchQueues(limits_of(batching))
+        self._reruns: deque[tuple[QueueKey, list[Entry[Pending]]]] = deque()
+        self._runs: set[_Run] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    # ---- settings
+
+    def configure(self, batching: Batching) -> None:
+        """Take up new limits. What is queued stays, even where the bounds have become narrower."""
+        self.batching = batching
+        self.queues.limits = limits_of(batching)
+        self.pump()
+
+    # ---- taking requests
+
+    def refusal(
+        self, model: ModelState, rows: int, size_bytes: int, deadline: float
+    ) -> Refusal | None:
+        """Why a request can't be taken now; None: it can."""
+        full = self.queues.refusal(rows, size_bytes)
+        if full is not None:
+            return Refusal(
+                429, full.value, f"the queue is full ({full.value}); try again later",
+                self.backlog_seconds(),
+            )  # fmt: skip
+        now = self._loop.time()
+        if deadline <= now:
+            return Refusal(504, "DeadlinePassed", "the deadline has passed", 1.0)
+        if model.refused_until > now:
+            wait = model.refused_until - now
+            return Refusal(503, "ModelUnavailable", model.refused_because, wait)
+        if not self.up:
+            return None  # waits for the model server as long as its deadline allows
+        seconds = finish_seconds(
+            model, self.models.values(), self.queues,
+            rows=rows, deadline=deadline, running_seconds=self._running_seconds(now),
+            slots=self.batching.running_batches,
+        )  # fmt: skip
+        if seconds is None or now + seconds <= deadline:
+            return None
+        return Refusal(
+            503, "DeadlineCannotBeKept",
+            f"the answer would take {seconds:.3f} s, the deadline leaves {deadline - now:.3f} s",
+            now + seconds - deadline,
+        )  # fmt: skip
+
+    def submit(
+        self, model: ModelState, pending: Pending, *, cap: int, size_bytes: int, deadline: float
+    ) -> Callable[[], None]:
+        """Queue a request. The result takes it back: for when its client has gone."""
+        now = self._loop.time()
+        request = pending.request
+        tensor = request.inputs[0]
+        key = QueueKey(model.name, tensor.array.shape[1:])
+        entry = Entry(pending, request.rows, size_bytes, cap, deadline, now)
+        self.queues.add(key, entry)
+        self._idle.clear()
+        if self.batching.hold_milliseconds:
+            model.arrivals.arrived(now)
+        if not model.instances:
+            self._wake()
+        self.pump()
+
+        def withdraw() -> None:
+            if self.queues.remove(key, entry):
+                self._metrics.rejected.labels("ClientGone").inc()
+                self._rest()
+
+        return withdraw
+
+    # ---- running batches
+
+    def pump(self) -> None:
+        """Start every batch that can start now, and set the timer for what comes by time."""
+        now = self._loop.time()
+        for _, entry in self.queues.expired(now):
+            self._late(entry)
+        held: set[str] = set()
+        hold_until = None
+        while self.up and len(self._runs) < self.batching.running_batches:
+            if self._reruns:
+                self._start(*self._reruns.popleft(), now)
+                continue
+            runnable = {
+                name
+                for name, model in self.models.items()
+                if model.running < model.instances and name not in held
+            }
+            key = self.queues.next_key(runnable)
+            if key is None:
+                break
+            until = self._fire_at(key, now)
+            if until > now:
+                held.add(key.model)
+                hold_until = until if hold_until is None else min(hold_until, until)
+                continue
+            taken = self.queues.take(key, now, self.models[key.model].times.seconds)
+            for entry in taken.late:
+                self._late(entry)
+            if taken.batch:
+                self._start(key, taken.batch, now)
+        self._set_timer(now, hold_until)
+        self._rest()
+
+    def _fire_at(self, key: QueueKey, now: float) -> float:
+        hold_seconds = self.batching.hold_milliseconds / 1000.0
+        if not hold_seconds or self.draining:
+            return now
+        head = self.queues.head(key)
+        model = self.models[key.model]
+        if head is None:
+            return now
+        full = min(self.batching.max_rows, head.own_cap)
+        return fire_at(
+            now=now,
+            rows=self.queues.rows_in(key),
+            full_rows=full,
+            oldest_arrival=head.arrived,
+            first_deadline=head.deadline,
+            hold_seconds=hold_seconds,
+            full_seconds=model.times.safe_seconds(full),
+            arrivals_per_second=model.arrivals.per_second(now),
+        )
+
+    def _start(self, key: QueueKey, entries: list[Entry[Pending]], now: float) -> None:
+        entries = [entry for entry in entries if not entry.item.answer.done()]
+        if not entries:
+            return
+        model = self.models[key.model]
+        rows = sum(entry.rows for entry in entries)
+        run = _Run(key, entries, rows, now, model.times.seconds(rows) or 0.0)
+        self._runs.add(run)
+        model.running += 1
+        model.running_rows += rows
+        self._watch_deadlines(run)
+        task = self._loop.create_task(self._run(run, model))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, run: _Run, model: ModelState) -> None:
+        outputs = None
+        specs = self.metadata.outputs if self.metadata is not None else ()
+        latest = max(entry.deadline for entry in run.entries)
+        seconds = latest - run.started
+        if run.expected_seconds:
+            seconds = min(seconds, max(_STUCK_SECONDS, _STUCK_FACTOR * run.expected_seconds))
+        try:
+            headers, parts = encode_batch([entry.item.request.inputs for entry in run.entries])
+            outputs = await self._backend.infer(model.name, headers, parts, seconds)
+        except ModelServerGone as error:
+            self._requeue_lost(run, error)
+        except ModelNotLoaded as error:
+            self._requeue_cold(run, model, error)
+        except ModelRefused as error:
+            self._split(run, error)
+        except asyncio.CancelledError:
+            self._fail(run, 503, "ShuttingDown", "the pod is shutting down")
+            raise
+        except ValueError as error:
+            self._fail(run, 502, "BadAnswer", f"the model server's answer: {error}")
+        except Exception:
+            _log.exception("a batch of %s failed", model.name)
+            self._fail(run, 500, "Internal", "internal error; see the sidecar's log")
+        finally:
+            ended = self._loop.time()
+            self._release(run, model, ended)
+        if outputs is None:
+            self.pump()
+            return
+        model.times.observe(run.rows, ended - run.started)
+        self.pump()
+        await asyncio.sleep(0)  # lets the next batch go out before these answers are written
+        try:
+            self._answers.write(
+                specs, run.entries, outputs, model=model.name, rows=run.rows,
+                started=run.started, ended=ended, telemetry=self.telemetry(),
+            )  # fmt: skip
+        except Mismatch as error:
+            _log.error("the model server's answer to a batch of %s: %s", model.name, error)
+            self._fail(run, 502, "RowMismatch", f"the model server's answer: {error}")
+        except Exception:
+            _log.exception("the answers of a batch of %s failed", model.name)
+            self._fail(run, 500, "Internal", "internal error; see the sidecar's log")
+
+    def _release(self, run: _Run, model: ModelState, now: float) -> None:
+        self._runs.discard(run)
+        model.running -= 1
+        model.running_rows -= run.rows
+        model.idle_since = now
+        if run.timer is not None:
+            run.timer.cancel()
+
+    # ---- what goes wrong
+
+    def _requeue_lost(self, run: _Run, error: ModelServerGone) -> None:
+        """The model server went away. Inference changes nothing, so what ran may run again; each
+        request still gets one answer, since only its future carries it."""
+        self._metrics.batch_failures.labels("Stuck" if error.late else "Lost").inc()
+        self.up = False
+        now = self._loop.time()
+        for entry in run.entries:
+            pending = entry.item
+            pending.losses += 1
+            if pending.answer.done():
+                continue
+            if entry.deadline <= now:
+                self._late(entry)
+            elif pending.losses >= _MOST_LOSSES:
+                self._reject(
+                    entry, 502, "LostAgain",
+                    f"the model server was lost {pending.losses} times while it ran this request",
+                )  # fmt: skip
+            elif pending.losses >= _ALONE_AFTER_LOSSES:
+                self._reruns.append((run.key, [entry]))
+            else:
+                self.queues.add(run.key, entry)
+        self._wake()
+
+    def _requeue_cold(self, run: _Run, model: ModelState, error: ModelNotLoaded) -> None:
+        self._metrics.batch_failures.labels("NotLoaded").inc()
+        _log.warning("%s is not loaded after all: %s", model.name, error)
+        model.instances = 0
+        for entry in run.entries:
+            if not entry.item.answer.done():
+                self.queues.add(run.key, entry)
+        self._wake()
+
+    def _split(self, run: _Run, error: ModelRefused) -> None:
+        """One bad request must fail alone: halve the batch until it does."""
+        self._metrics.batch_failures.labels("Refused").inc()
+        entries = [entry for entry in run.entries if not entry.item.answer.done()]
+        if len(entries) <= 1:
+            for entry in entries:
+                status = 400 if 400 <= error.status < 500 else 502
+                self._reject(entry, status, "Refused", f"the model server refused it: {error}")
+            return
+        half = len(entries) // 2
+        self._reruns.append((run.key, entries[:half]))
+        self._reruns.append((run.key, entries[half:]))
+
+    def refuse_model(self, model: ModelState, message: str, seconds: float) -> None:
+        """It can't be loaded: answer what waits for it, and refuse what comes for `seconds`."""
+        model.refused_until = self._loop.time() + seconds
+        model.refused_because = message
+        for entry in self.queues.drain_model(model.name):
+            self._reject(entry, 503, "ModelUnavailable", message)
+        self._rest()
+
+    def _fail(self, run: _Run, status: int, reason: str, message: str) -> None:
+        self._metrics.batch_failures.labels(reason).inc()
+        for entry in run.entries:
+            self._reject(entry, status, reason, message)
+
+    def _late(self, entry: Entry[Pending]) -> None:
+        self._reject(entry, 504, "DeadlinePassed", "the deadline passed before the model could run")
+
+    def _reject(self, entry: Entry[Pending], status: int, reason: str, message: str) -> None:
+        if entry.item.settle(error_response(status, message)):
+            self._metrics.rejected.labels(reason).inc()
+            self._metrics.requests.labels(str(status)).inc()
+
+    # ---- time
+
+    def _set_timer(self, now: float, hold_until: float | None) -> None:
+        """One timer: the first deadline of what is queued, or the end of a hold."""
+        times = [at for at in (hold_until, self.queues.first_deadline()) if at is not None]
+        if not times:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            return
+        at = max(min(times), now)
+        if self._timer is not None:
+            # A deadline that is later than the timer only makes it fire once for nothing.
+            if self._timer_at <= at and hold_until is None:
+                return
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = self._loop.call_at(at, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.pump()
+
+    def _watch_deadlines(self, run: _Run) -> None:
+        first = min(
+            (entry.deadline for entry in run.entries if not entry.item.answer.done()),
+            default=None,
+        )
+        run.timer = None if first is None else self._loop.call_at(first, self._in_flight_late, run)
+
+    def _in_flight_late(self, run: _Run) -> None:
+        now = self._loop.time()
+        for entry in run.entries:
+            if entry.deadline <= now:
+                self._reject(entry, 504, "DeadlinePassed", "the deadline passed while it ran")
+        self._watch_deadlines(run)
+
+    def _running_seconds(self, now: float) -> float:
+        """Until a slot is free."""
+        if len(self._runs) < self.batching.running_batches:
+            return 0.0
+        return min(max(run.started + run.expected_seconds - now, 0.0) for run in self._runs)
+
+    # ---- for others
+
+    @property
+    def pending(self) -> int:
+        """Requests taken and not answered."""
+        return (
+            len(self.queues)
+            + sum(len(run.entries) for run in self._runs)
+            + sum(len(entries) for _, entries in self._reruns)
+        )
+
+    def backlog_seconds(self) -> float:
+        now = self._loop.time()
+        return backlog_seconds(
+            self.models.values(), self.queues,
+            running_seconds=self._running_seconds(now), slots=self.batching.running_batches,
+        )  # fmt: skip
+
+    def telemetry(self) -> PodTelemetry:
+        return telemetry_of(
+            self.models.values(), self.queues,
+            backlog=self.backlog_seconds(), draining=self.draining, device=self.device,
+        )  # fmt: skip
+
+    def refresh_gauges(self) -> None:
+        """Called when metrics are read."""
+        self._metrics.queued_rows.set(self.queues.rows)
+        self._metrics.queued_bytes.set(self.queues.size_bytes)
+        self._metrics.pending.set(self.pending)
+        self._metrics.backlog_seconds.set(self.backlog_seconds())
+        self._metrics.model_server_up.set(self.up)
+        for model in self.models.values():
+            self._metrics.instances.labels(model.name).set(model.instances)
+
+    def _rest(self) -> None:
+        if not (self._runs or self._reruns or len(self.queues)):
+            self._idle.set()
+
+    async def wait_idle(self) -> None:
+        """Returns when nothing is queued or running."""
+        await self._idle.wait()
+
+    async def close(self) -> None:
+        """Give up what is left, with a 503 each."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for _, entries in self._reruns:
+            for entry in entries:
+                self._reject(entry, 503, "ShuttingDown", "the pod is shutting down")
+        self._reruns.clear()
+        for model in self.queues.models():
+            for entry in self.queues.drain_model(model):
+                self._reject(entry, 503, "ShuttingDown", "the pod is shutting down")
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+def limits_of(batching: Batching) -> QueueLimits:
+    return QueueLimits(
+        max_rows=batching.max_rows,
+        queue_rows=batching.queue_rows,
+        queue_bytes=batching.queue_bytes,
+    )

@@ -1,0 +1,62 @@
+"""A request on its way through the sidecar, and what a model is doing."""
+
+import asyncio
+from collections.abc import Sequence
+
+from slimscale.routing.batch_times import BatchTimes
+from slimscale.routing.holding import ArrivalRate
+from slimscale.serving.http.messages import Response
+from slimscale.serving.protocol.requests import InferRequest
+
+__all__ = ["ModelState", "Pending"]
+
+
+class Pending:
+    """One request with its future answer. `model`: the name under which the client asked."""
+
+    __slots__ = ("answer", "losses", "model", "request", "wishes")
+
+    def __init__(
+        self,
+        request: InferRequest,
+        wishes: Sequence[tuple[int, bool]],
+        answer: asyncio.Future[Response],
+        model: str,
+    ) -> None:
+        self.request = request
+        self.wishes = wishes
+        self.answer = answer
+        self.model = model
+        self.losses = 0
+        """How often the model server went away while it ran this request."""
+
+    def settle(self, response: Response) -> bool:
+        """Answer it; False where its client has gone or it has an answer already."""
+        if self.answer.done():
+            return False
+        self.answer.set_result(response)
+        return True
+
+
+class ModelState:
+    """One width model. Times are on the loop's clock."""
+
+    __slots__ = (
+        "arrivals", "idle_since", "instances", "load_seconds", "loading", "memory_bytes", "name",
+        "refused_because", "refused_until", "running", "running_rows", "times",
+    )  # fmt: skip
+
+    def __init__(self, name: str, now: float) -> None:
+        self.name = name
+        self.instances = 0
+        self.loading = False
+        self.running = 0
+        self.running_rows = 0
+        self.idle_since = now
+        self.load_seconds: float | None = None
+        self.memory_bytes: int | None = None
+        self.refused_until = 0.0
+        """It could not be loaded: requests for it are refused until then."""
+        self.refused_because = ""
+        self.times = BatchTimes()
+        self.arrivals = ArrivalRate()
