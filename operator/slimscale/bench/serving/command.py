@@ -157,6 +157,7 @@ def _key(request: Request, plan: Plan, setting: Setting) -> str:
         "warm": plan.warm_seconds,
         "seed": plan.seed,
         "binary": request.binary,
+        "systems": sorted(plan.systems),
         "groups": [[load.label for load in group.loads] for group in plan.groups],
         "model": hashlib.sha256(setting.model_file.read_bytes()).hexdigest(),
     }

@@ -1,6 +1,8 @@
 """The systems by name, in the order of the tables."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from slimscale.bench.serving.environments import PEERS, environment
 from slimscale.bench.serving.processes import ServerProcess, free_port, wait_for_port
@@ -19,6 +21,7 @@ from slimscale.bench.serving.systems import (
 __all__ = ["SYSTEMS", "build_system"]
 
 _SERVERS = "slimscale.bench.serving.servers"
+SERVICE = "bench"
 
 
 def _model_server(setting: Setting, role: str, add: ProcessSystem) -> int:
@@ -127,8 +130,81 @@ def ray(setting: Setting) -> System:
     return ProcessSystem("ray", build, path="/", pausable=False)
 
 
+def slimscale(
+    name: str, batching: Mapping[str, Any], *, routed: bool = False, headers: Mapping[str, str]
+) -> Callable[[Setting], System]:
+    """Our sidecar in front of the model server; `routed`: our router in front of that."""
+
+    def made(setting: Setting) -> System:
+        def build(port: int, add: ProcessSystem) -> None:
+            folder = setting.work / "config" / name
+            folder.mkdir(parents=True, exist_ok=True)
+            upstream = _model_server(setting, "model", add)
+            sidecar_port = free_port() if routed else port
+            service = {
+                "service": SERVICE,
+                "widths": [{"ratio": 1.0, "model": MODEL, "accuracy": 0.9}],
+            }
+            config = folder / "sidecar.json"
+            config.write_text(json.dumps({**service, "batching": batching}))
+            sidecar = add.add(
+                ServerProcess(
+                    "sidecar",
+                    [setting.python, "-m", "slimscale.serving.sidecar"],
+                    log=setting.logs / f"{name}-sidecar.log",
+                    environment={
+                        **ONE_THREAD,
+                        "SLIMSCALE_CONFIG": str(config),
+                        "SLIMSCALE_HOST": "127.0.0.1",
+                        "SLIMSCALE_PORT": str(sidecar_port),
+                        "SLIMSCALE_STATUS_PORT": "0",
+                        "SLIMSCALE_MODELSERVER_PORT": str(upstream),
+                        "SLIMSCALE_DRAIN_GRACE_SECONDS": "0",
+                        "SLIMSCALE_POD_NAME": "pod-0",
+                        "SLIMSCALE_POOL": "cpu",
+                    },
+                )
+            )
+            if not routed:
+                return
+            wait_for_port(sidecar_port, [sidecar], seconds=START_SECONDS)
+            config = folder / "router.json"
+            routes = {"namespace": "bench", "endpointsService": "bench", "pools": [{"name": "cpu"}]}
+            config.write_text(json.dumps({**service, **routes}))
+            add.add(
+                ServerProcess(
+                    "router",
+                    [setting.python, "-m", "slimscale.serving.router"],
+                    log=setting.logs / f"{name}-router.log",
+                    environment={
+                        **ONE_THREAD,
+                        "SLIMSCALE_CONFIG": str(config),
+                        "SLIMSCALE_HOST": "127.0.0.1",
+                        "SLIMSCALE_PORT": str(port),
+                        "SLIMSCALE_STATUS_PORT": "0",
+                        "SLIMSCALE_ENDPOINTS": f"pod-0=127.0.0.1:{sidecar_port}",
+                        "SLIMSCALE_DRAIN_WAIT_SECONDS": "0",
+                    },
+                )
+            )
+
+        return ProcessSystem(
+            name, build, path=f"/v2/models/{SERVICE if routed else MODEL}/infer", headers=headers
+        )
+
+    return made
+
+
+GREEDY: Mapping[str, Any] = {"maxRows": ROWS, "holdMilliseconds": 0}
+HOLDING: Mapping[str, Any] = {"maxRows": ROWS, "holdMilliseconds": 50}
+
 SYSTEMS: dict[str, Callable[[Setting], System]] = {
     "direct": direct,
+    "slimscale": slimscale("slimscale", GREEDY, headers={}),
+    "slimscale-routed": slimscale("slimscale-routed", GREEDY, routed=True, headers={}),
+    "slimscale-hold": slimscale(
+        "slimscale-hold", HOLDING, headers={"slimscale-deadline-ms": "2000"}
+    ),
     "window-50ms": window(50),
     "window-500ms": window(500),
     "litserve-0ms": litserve(0),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from slimscale.bench.serving.loadgen.check import ID_DIGITS
 from slimscale.bench.serving.systems import Dialect
 
-__all__ = ["IMAGE_SHAPE", "build_model", "write_payload"]
+__all__ = ["CLASSES", "IMAGE_SHAPE", "build_model", "write_payload"]
 
 IMAGE_SHAPE = (1, 28, 28)
 CLASSES = 10

@@ -23,7 +23,7 @@ class Cell:
     offered_per_second: float
     """0 for a closed loop."""
     per_second: float
-    """Right answers a second within the window."""
+    """Right answers a second within the window; open loops: those that came within a second."""
     p50: float | None
     p99: float | None
     p999: float | None

@@ -222,7 +222,11 @@ def _cell(
         load=load.label,
         repetition=turn.repetition,
         offered_per_second=round(offered, 2),
-        per_second=round(answered.in_window / answered.window_seconds, 2),
+        per_second=round(
+            (answered.in_window if load.kind == CLOSED else answered.in_time)
+            / answered.window_seconds,
+            2,
+        ),
         p50=p50,
         p99=p99,
         p999=p999,

@@ -67,7 +67,7 @@ _CLOSED_WORDS = (
 _OPEN_WORDS = (
     "Offered load as a share of the unbatched capacity, which each block measures first. Latency"
     " counts from the time a request was due, whether or not a connection was free. Right answers a"
-    " second; p50 / p99 / p99.9 in milliseconds."
+    " second that came within a second; p50 / p99 / p99.9 in milliseconds."
 )
 _BURST_WORDS = (
     "The same with bursts. mmpp: two states, four times the rate for a quarter of the time."

@@ -53,6 +53,8 @@ class Answered:
     unanswered: int = 0
     in_window: int = 0
     """Right answers that came inside the window: throughput is this over its seconds."""
+    in_time: int = 0
+    """Right answers within a second to what was due in the window: an open loop's throughput."""
     window_seconds: float = 0.0
     refused_micros: list[int] = field(default_factory=list)
     late_start_micros: list[int] = field(default_factory=list)

@@ -14,6 +14,8 @@ __all__ = ["ClosedLoop", "OpenLoop"]
 
 _REFUSED: Final = (429, 503)
 _MICROS: Final = 1e6
+IN_TIME_SECONDS: Final = 1.0
+"""Of an open loop's answers only these count as throughput: what comes later helps nobody."""
 
 
 class _Loop:
@@ -70,6 +72,7 @@ class _Loop:
                 return
             answered.right += 1
             answered.in_window += self._begin <= now < self._end
+            answered.in_time += timed and micros <= IN_TIME_SECONDS * _MICROS
             if timed:
                 answered.latencies_micros.append(micros)
         elif status in _REFUSED:

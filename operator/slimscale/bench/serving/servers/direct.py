@@ -6,10 +6,13 @@ model thread nothing could be won elsewhere, and one client sees the least laten
 
 import argparse
 import asyncio
+import json
+from typing import Any
 
 import onnxruntime
 import uvloop
 
+from slimscale.bench.serving.model import CLASSES, IMAGE_SHAPE
 from slimscale.bench.serving.servers.tensors import answer, read
 from slimscale.serving.http import HttpServer, Request, Response, text_response
 
@@ -23,13 +26,29 @@ def _session(path: str) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
+def _metadata(name: str) -> dict[str, Any]:
+    """What a batcher in front of this server asks for: one model, always loaded."""
+    tensor = {"datatype": "FP32"}
+    return {
+        "name": name,
+        "versions": ["1"],
+        "platform": "onnxruntime_onnx",
+        "inputs": [{"name": "image", "shape": [-1, *IMAGE_SHAPE], **tensor}],
+        "outputs": [{"name": "logits", "shape": [-1, CLASSES], **tensor}],
+    }
+
+
 async def serve(path: str, port: int, name: str) -> None:
     session = _session(path)
     source = session.get_inputs()[0].name
+    ready = text_response(200, "ready\n")
+    about = Response(200, json.dumps(_metadata(name)).encode())
 
     def handle(request: Request) -> Response:
         if request.method == b"GET":
-            return text_response(200, "ready\n")
+            return about if request.path == f"/v2/models/{name}" else ready
+        if request.path.startswith("/v2/repository/"):
+            return ready
         try:
             asked = read(request)
             (logits,) = session.run(None, {source: asked.rows})
