@@ -41,13 +41,15 @@ def test_an_hpa_on_cpu_is_reported_and_nothing_is_written(
 def test_of_two_simworkloads_the_elder_goes_on(cluster: Cluster, kubectl: Kubectl) -> None:
     start(kubectl, "sim", *contract_server("sim", cluster.images["simserver"]))
     kubectl.apply(simworkload("elder", "sim"))
-    first, _ = wait_settled(kubectl, "elder", "sim", unlike=GUESS)
+    wait_settled(kubectl, "elder", "sim", unlike=GUESS)
     rival = simworkload("younger", "sim", threads={"min": 32, "max": 64})
     kubectl.apply(rival)
     eventually(lambda: says(kubectl, "younger", "NoConflict", "False/SecondSimWorkload"), 120)
 
-    def elder_rules() -> bool:
-        return only_pod(kubectl, "sim").asked_threads == first.target_threads
+    def elder_rules() -> (
+        bool
+    ):  # in whatever it has chosen meanwhile; the younger asks for 32 or more
+        return (only_pod(kubectl, "sim").asked_threads or 0) < min(GUESS, 32)
 
     consistently(elder_rules, 20, what="the younger one writes nothing")
 

@@ -184,6 +184,7 @@ def _run(
         predictor=predictor,
         now_seconds=now_seconds,
         writes=not _forbidden(observation, spec),
+        restarts=_restarts(observation, spec),
     )
     _take(draft, made)
 
@@ -341,6 +342,13 @@ def _fit_to_bounds(draft: _Draft, spec: SimWorkloadSpec, bounds: CpuBounds) -> N
             constrained=True,
         )
         draft.memo = replace(draft.memo, target=fitted, pending=None)
+
+
+def _restarts(observation: Observation, spec: SimWorkloadSpec) -> bool:
+    """Whether a change of threads reaches the pods by a rollout."""
+    mode = spec.update_policy.mode
+    followed = all(pod.has_live_channel for pod in observation.pods)
+    return mode is UpdateMode.ROLLOUT or (mode is UpdateMode.IN_PLACE_OR_ROLLOUT and not followed)
 
 
 def _forbidden(observation: Observation, spec: SimWorkloadSpec) -> str:

@@ -65,6 +65,8 @@ class Proposal:
     """Demand saturated the window: only then can more threads bring anything."""
     must_leave: str = ""
     """Why the current values may not stay (out of bounds); empty when they may."""
+    restarts: bool = False
+    """A change would roll the pods: threads alone are not worth that, work or CPU may be."""
 
     @property
     def gain(self) -> float:
@@ -103,11 +105,11 @@ def weigh(proposal: Proposal, *, spec: SimWorkloadSpec, memo: Memo, now_seconds:
         why = f"predicted gain {proposal.gain:.0%} is above the {hysteresis:.0%} of hysteresis"
     elif _starved(proposal, wanted):
         why = f"{proposal.throttled_ratio:.0%} of CPU periods are throttled: more CPU"
-    elif _saves(wanted, current, hysteresis):
+    elif _saves(wanted, current, hysteresis, restarts=proposal.restarts):
         agreed, proposals, why = _confirmed(
             wanted, memo, at_once=at_once and (first or memo.regime.serial_seconds is not None)
         )
-        if agreed is not None and _saves(agreed, current, hysteresis):
+        if agreed is not None and _saves(agreed, current, hysteresis, restarts=proposal.restarts):
             wanted = agreed
         else:
             steps.append(_step("Confirming", why))
@@ -197,8 +199,11 @@ def _starved(proposal: Proposal, wanted: PodTarget) -> bool:
     return limit > held and proposal.throttled_ratio > THROTTLED_TOO_MUCH
 
 
-def _saves(wanted: PodTarget, current: PodTarget, hysteresis: float) -> bool:
-    """Enough CPU, or clearly fewer threads on no more CPU, to be worth a change."""
+def _saves(wanted: PodTarget, current: PodTarget, hysteresis: float, *, restarts: bool) -> bool:
+    """Enough CPU, or clearly fewer threads on no more CPU, to be worth a change.
+
+    A thread that waits costs next to nothing: no pod is restarted to have fewer of them.
+    """
     limit, held = wanted.cpu_limit_millicores, current.cpu_limit_millicores
     if limit is not None and held is not None:
         if limit > held:
@@ -206,7 +211,7 @@ def _saves(wanted: PodTarget, current: PodTarget, hysteresis: float) -> bool:
         least = max(SMALLEST_SAVING_MILLICORES, max(0.10, 2 * hysteresis) * held)
         if held - limit >= least:
             return True
-    return wanted.threads <= SMALLEST_THREAD_SAVING * current.threads
+    return not restarts and wanted.threads <= SMALLEST_THREAD_SAVING * current.threads
 
 
 def _clearly_less(wanted: PodTarget, current: PodTarget) -> bool:

@@ -80,6 +80,7 @@ class _Case:
     spec: SimWorkloadSpec
     now_seconds: float
     writes: bool
+    restarts: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +101,12 @@ def recommend(
     predictor: ThreadPredictor,
     now_seconds: float,
     writes: bool,
+    restarts: bool = False,
 ) -> Recommendation:
-    """`writes`: whether the pods will follow; only then is a change verified afterwards."""
+    """`writes`: whether the pods will follow; only then is a change verified afterwards.
+
+    `restarts`: a change rolls them, so that nothing is tried for its own sake.
+    """
     cores = cores_of(window, standing)
     estimate = estimate_of(memo, window, spec=spec, standing=standing)
     current = _current(memo, window, standing, bounds)
@@ -115,7 +120,7 @@ def recommend(
         memo = replace(memo, regime=replace(memo.regime, contention_linear=contention))
     steps = [estimate_step(estimate, window), *([refused] if refused is not None else [])]
     bounds = _floored(bounds, memo)
-    case = _Case(window, spec, now_seconds, writes)
+    case = _Case(window, spec, now_seconds, writes, restarts)
     rows = _rows(cpu_candidates(bounds, standing, spec.cpu.limit_policy), current, cores)
     columns = max(
         worth_looking_at(estimate, most_cores=rows[-1], max_threads=spec.threads.max),
@@ -158,6 +163,7 @@ def recommend(
             most_threads=spec.threads.max,
             work_waits=window.saturated,
             must_leave=_must_leave(current, spec, bounds),
+            restarts=restarts,
         ),
         spec=spec,
         memo=memo,
@@ -332,6 +338,7 @@ def _may_probe(verdict: Verdict, current: PodTarget, *, memo: Memo, case: _Case)
         verdict.settled
         and not verdict.changed
         and case.writes
+        and not case.restarts
         and case.spec.objective.type is ObjectiveType.MAX_THROUGHPUT
         and memo.pending is None
         and memo.target == current

@@ -120,6 +120,20 @@ def test_a_gain_waits_for_the_dwell_time_unless_the_load_changed() -> None:
     assert weigh(wanted, spec=SPEC, memo=new_load, now_seconds=NOW).changed
 
 
+@pytest.mark.parametrize(
+    ("wanted", "taken"),
+    [(PodTarget(2, 150, 1500), False), (PodTarget(2, 150, 750), True)],
+    ids=["threads alone", "CPU as well"],
+)
+def test_no_pod_is_restarted_to_save_threads_alone(wanted: PodTarget, taken: bool) -> None:
+    offered = proposal(wanted, 100.0, current=PodTarget(8, 150, 1500), held=100.0)
+    first = Memo()
+    live = weigh(offered, spec=make_spec(), memo=first, now_seconds=10.0)
+    rolled = weigh(replace(offered, restarts=True), spec=make_spec(), memo=first, now_seconds=10.0)
+    assert live.changed
+    assert rolled.changed is taken
+
+
 def test_a_gain_below_the_hysteresis_changes_nothing() -> None:
     memo = Memo(target=PodTarget(10), changed_at_seconds=0.0)
     wanted = proposal(PodTarget(12), 104.0, current=PodTarget(10), held=100.0)

@@ -83,6 +83,12 @@ def test_a_recommendation_only_workload_is_never_probed() -> None:
     assert not [step for d in seen for step in d.steps if step.stage == "Probe"]
 
 
+def test_pods_that_a_change_would_restart_are_never_probed() -> None:
+    plant, seen = _run(CROWDING, wrong=16, mode="Rollout")
+    assert plant.threads == 16
+    assert not [step for d in seen for step in d.steps if step.stage == "Probe"]
+
+
 def test_at_most_five_steps_are_tried_for_one_load_and_then_it_stays() -> None:
     _, seen = _run(BLOCKING, wrong=2, minutes=20)
     probes = [step for d in seen for step in d.steps if step.stage == "Probe"]
