@@ -1,0 +1,1 @@
+"""Reads devices: GPUs by NVML, memory and CPU of the container by its cgroup."""

@@ -14,6 +14,7 @@ __all__ = [
     "CgroupMount",
     "affinity_count",
     "cpu_count_available",
+    "group_directories",
     "parse_cgroup_paths",
     "parse_mounts",
     "parse_stat",
@@ -127,6 +128,19 @@ def read_cgroup(root: Path = Path("/")) -> CgroupCpu:
     if v2 is None:
         return CgroupCpu()
     return _read_v2(list(_directories(root, v2, paths.get("", "/"))))
+
+
+def group_directories(controller: str, root: Path = Path("/")) -> tuple[int, list[Path]]:
+    """(version, our group's directory and its ancestors) of a controller; version 0: none is there."""
+    mounts = parse_mounts(_read(root / "proc/self/mountinfo") or "")
+    paths = parse_cgroup_paths(_read(root / "proc/self/cgroup") or "")
+    v1 = _find(mounts, controller)
+    if v1 is not None:
+        return 1, list(_directories(root, v1, paths.get(controller, "/")))
+    v2 = next((mount for mount in mounts if mount.version == 2), None)
+    if v2 is None:
+        return 0, []
+    return 2, list(_directories(root, v2, paths.get("", "/")))
 
 
 def _find(mounts: list[CgroupMount], controller: str) -> CgroupMount | None:
