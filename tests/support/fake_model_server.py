@@ -78,7 +78,7 @@ class FakeModelServer:
     def release(self) -> None:
         self._gate.set()
 
-    async def _handle(self, request: Request) -> Response:
+    async def _handle(self, request: Request) -> Response:  # noqa: PLR0911 - one a resource
         if request.path == "/device":
             return json_response(self.device)
         endpoint = parse_path(request.path)

@@ -31,7 +31,7 @@ def config_document(**batching: Any) -> dict[str, Any]:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Give the loop turns until it holds; the test's own time-out ends a wait for nothing."""
-    while not condition():
+    while not condition():  # noqa: ASYNC110 - conditions of others' state have no event
         await asyncio.sleep(0.001)
 
 
@@ -92,7 +92,7 @@ async def with_sidecar(
             pool="cpu",
             modelserver_port=model_server.port,
             **(settings or {}),
-        )  # fmt: skip
+        )
     )
     await sidecar.start()
     asker = Asker(sidecar.server.port)

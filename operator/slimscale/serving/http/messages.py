@@ -32,6 +32,8 @@ class Limits:
     """After an early refusal what the client still sends is thrown away for so long, so that it can
     read the answer instead of meeting a reset."""
     connections: int = 4096
+    receiving_bytes: int = 256 * 2**20
+    """Of all bodies that are still arriving, over all connections: many large ones at once get a 503."""
 
 
 class Request:

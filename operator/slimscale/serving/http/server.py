@@ -38,6 +38,8 @@ class HttpServer:
         self.refused = refused
         self.draining = False
         """True: every answer says `connection: close`."""
+        self.receiving_bytes = 0
+        """Of bodies that have not come in whole; kept by the connections."""
         self.loop: asyncio.AbstractEventLoop
         self._connections: set[ServerConnection] = set()
         self._server: asyncio.Server | None = None

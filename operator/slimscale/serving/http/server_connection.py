@@ -52,6 +52,7 @@ class ServerConnection(asyncio.Protocol):
         self._dead = False
         """Closed, or only waiting to be: nothing is parsed any more."""
         self._unfinished_bytes = 0
+        self._body_bytes = 0
         self.on_message_begin()
         self._in_message = False
         self.deadline = self._loop.time() + server.limits.idle_seconds
@@ -67,6 +68,8 @@ class ServerConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._server.closed(self)
+        self._server.receiving_bytes -= self._body_bytes
+        self._body_bytes = 0
         self._dead = True
         self._ready.clear()
         self._ahead.clear()
@@ -189,9 +192,13 @@ class ServerConnection(asyncio.Protocol):
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, data: bytes) -> None:
-        self._body_bytes += len(data)
+        size = len(data)
+        self._body_bytes += size
+        self._server.receiving_bytes += size
         if self._body_bytes > self._server.limits.body_bytes:
             self._refuse(self._too_large(self._body_bytes))
+        if self._server.receiving_bytes > self._server.limits.receiving_bytes:
+            self._refuse(self._server.refusal(503, "too many large bodies at once; try again"))
         self._body.append(data)
 
     def on_chunk_header(self) -> None:
@@ -217,6 +224,8 @@ class ServerConnection(asyncio.Protocol):
             )
         )
         self._body = []
+        self._server.receiving_bytes -= self._body_bytes
+        self._body_bytes = 0
         self._in_message = False
 
     def _too_large(self, length: int) -> Response:
@@ -304,6 +313,9 @@ class ServerConnection(asyncio.Protocol):
     def _end_after(self, response: Response) -> None:
         """Refuse and close, but let the client read why: what it still sends is thrown away."""
         self._dead = True
+        self._body = []
+        self._server.receiving_bytes -= self._body_bytes
+        self._body_bytes = 0
         self._server.refused(response.status)
         self._write(response, True)
         self.deadline = self._loop.time() + self._server.limits.linger_seconds
