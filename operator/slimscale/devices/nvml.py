@@ -113,7 +113,9 @@ class Nvml:
     def _absent(self, reason: str) -> None:
         seconds = _LOST_RETRY_SECONDS if self._seen else RETRY_SECONDS
         self._next_try = self._now() + seconds
-        self._say(f"no figures of a GPU: {reason}; tried again every {seconds:g} s")
+        # Without a GPU this is how it should be.
+        level = logging.WARNING if self._seen else logging.INFO
+        self._say(f"no figures of a GPU: {reason}; tried again every {seconds:g} s", level)
 
     def _restart(self) -> None:
         """Have the next reading start NVML anew, but not at each reading."""
@@ -121,12 +123,12 @@ class Nvml:
             self._next_restart = self._now() + _LOST_RETRY_SECONDS
             self.close()
 
-    def _say(self, text: str) -> None:
+    def _say(self, text: str, level: int = logging.WARNING) -> None:
         """Once for each new state."""
         if text != self._said:
             self._said = text
             if text:
-                _log.warning("%s", text)
+                _log.log(level, "%s", text)
             else:
                 _log.info("figures of the GPU are there again")
 
