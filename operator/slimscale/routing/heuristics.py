@@ -17,6 +17,10 @@ __all__ += ["RoundRobin", "ShortestExpectedDelay"]
 HEADROOM = 0.8
 """Share of the SLO that an expected finish may use: estimates are means, the SLO is a tail."""
 
+NEAR_SHARE = 0.05
+NEAR_SECONDS = 0.0002
+"""Delays no further apart count as equal."""
+
 Delay = Callable[[Candidate], float]
 
 
@@ -45,16 +49,15 @@ def slack_seconds(request: RequestView) -> float:
 
 
 def least(candidates: Sequence[Candidate], score: Delay, rng: Random) -> Candidate:
-    """The argmin; equal ones by chance, so that equal pods share the load."""
-    best = [candidates[0]]
-    lowest = score(best[0])
-    for candidate in candidates[1:]:
-        value = score(candidate)
-        if value < lowest:
-            lowest, best = value, [candidate]
-        elif value == lowest:
-            best.append(candidate)
-    return best[0] if len(best) == 1 else best[int(rng.random() * len(best))]
+    """The argmin of the score; near ones by chance.
+
+    A difference that is smaller than what measurements scatter would send everything to one of several
+    equal pods, and all routers to the same one.
+    """
+    scores = [score(candidate) for candidate in candidates]
+    limit = min(scores) * (1.0 + NEAR_SHARE) + NEAR_SECONDS
+    near = [index for index, value in enumerate(scores) if value <= limit]
+    return candidates[near[0] if len(near) == 1 else near[int(rng.random() * len(near))]]
 
 
 def widest_within_slack(

@@ -132,6 +132,18 @@ def test_equal_idle_pods_share_the_load_when_answers_are_quicker_than_arrivals(
     assert min(shares[view.name] for view in pods) >= 50, shares
 
 
+def test_pods_that_differ_by_less_than_measurements_scatter_share_the_load() -> None:
+    policy = ColdAwareSED(max_batch_rows=32)
+    rng = Random(7)
+    pods = [pod(f"p{index}", telemetry(row=0.0400 + 0.0002 * index)) for index in range(4)]
+    pods.append(pod("slow", telemetry(row=0.06)))
+    shares = Counter(
+        route.pod for _ in range(400) if (route := policy.choose(request(), pods, WIDTHS, rng))
+    )
+    assert min(shares[f"p{index}"] for index in range(4)) >= 50, shares
+    assert shares["slow"] == 0
+
+
 def test_round_robin_visits_each_pod_once_a_turn_and_skips_one_that_went() -> None:
     policy = RoundRobin(max_batch_rows=32)
     pods = [pod(name, telemetry()) for name in "abc"]

@@ -101,7 +101,7 @@ class Router:
             self._watch = self._make_watch()
             self._tasks.append(asyncio.create_task(self._watch.run()))
         else:
-            self._endpoints_changed(settings.fixed_endpoints())
+            self.set_endpoints(settings.fixed_endpoints())
         host = settings.host or None
         await self.status.start(host, settings.status_port)
         await self.server.start(host, settings.port)
@@ -112,7 +112,7 @@ class Router:
         self._leaving = True
         await asyncio.sleep(self._settings.drain_wait_seconds)
         self.server.drain()
-        await asyncio.sleep(min(_LEAVE_SECONDS, self._settings.drain_seconds))
+        await asyncio.sleep(min(_LEAVE_SECONDS, self._settings.drain_wait_seconds))
         await self.server.close(self._settings.drain_seconds)
         for task in self._tasks:
             task.cancel()
@@ -161,11 +161,12 @@ class Router:
             api,
             namespace=config.namespace,
             service=config.endpoints_service,
-            changed=self._endpoints_changed,
+            changed=self.set_endpoints,
             rng=self._rng,
         )
 
-    def _endpoints_changed(self, endpoints: dict[str, Endpoint]) -> None:
+    def set_endpoints(self, endpoints: dict[str, Endpoint]) -> None:
+        """The pods, as the watch or the settings have them."""
         self.summary.pods_known = True
         self.pods.update(endpoints)
 

@@ -81,6 +81,7 @@ class ApiServer:
     token_file: Path | None = None
     ca_file: Path | None = None
     """None: plain HTTP."""
+    silence_seconds: float = _SILENCE_SECONDS
 
     async def get(self, target: str) -> ClientStream:
         """Raises ExchangeFailed, or OSError where the CA or the token can't be read."""
@@ -95,7 +96,7 @@ class ApiServer:
             self.port,
             target.encode(),
             headers=headers,
-            silence_seconds=_SILENCE_SECONDS,
+            silence_seconds=self.silence_seconds,
             tls=tls,
         )
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
-from slimscale.routing.admission import Refusal, Verdict, admit
+from slimscale.routing.admission import Admission, Refusal, Verdict, admit
 from slimscale.routing.feasibility import may_take
 from slimscale.routing.heuristics import Reason
 from slimscale.routing.policy import Outcome, RequestView, Route
@@ -50,8 +50,10 @@ _GRACE_SECONDS = 0.1
 """A pod may say itself that it is too late; only then the router does."""
 _MOST_SENDS = 3
 _RELEASE_SECONDS = 0.05
+_LONGEST_RETRY_AFTER_SECONDS = 60.0
 _NOT_DONE = frozenset((404, 429, 502, 503))
 """Answers by which a pod says that it did not do the work."""
+_BEFORE_WORK = frozenset(("status_429", "status_503", "not_connected"))
 _PASSED_ON = (b"content-type", INFERENCE_HEADER_LENGTH, b"content-encoding", b"accept")
 _ANSWERED_WITH = (
     b"content-type", INFERENCE_HEADER_LENGTH, RETRY_AFTER, MODEL, POD, POOL,
@@ -187,17 +189,23 @@ class Forwarder:
         route = live.policy.choose(wanted, views, live.widths, self._rng)
         if route is None or route.expected_seconds > left:
             admission = admit(wanted, views, live.widths, live.delays)
+            if admission.refusal is not None:
+                return self._refuse_or_hold(trip, admission)
             if admission.verdict is Verdict.HOLD:
                 return None
-            if admission.refusal is not None:
-                if trip.held and admission.refusal is Refusal.QUEUES_FULL:
-                    return None
-                return self._refuse(trip, admission.refusal, admission.retry_after_seconds)
-            if route is None:
-                return None
-        if live.shadow is not None:
+        if route is not None and live.shadow is not None:
             compare(route, wanted, views, live=live, metrics=self._metrics, rng=self._rng)
         return route
+
+    def _refuse_or_hold(self, trip: _Trip, admission: Admission) -> Response | None:
+        """A request that has waited already goes on waiting for room in a queue."""
+        refusal = admission.refusal
+        if refusal is None or (trip.held and refusal is Refusal.QUEUES_FULL):
+            return None
+        if trip.refusal is not None:
+            return self._refused_by_pod(trip, trip.refusal)
+        wait = min(_LONGEST_RETRY_AFTER_SECONDS, admission.retry_after_seconds)
+        return self._refuse(trip, refusal, wait)
 
     async def _hold(self, trip: _Trip) -> Response | None:
         """None: let go, to be routed anew. Else the refusal."""
@@ -360,12 +368,17 @@ class Forwarder:
         return self._pass(trip, reply)
 
     def _tries_again(self, trip: _Trip, pod: Pod, reason: str) -> bool:
-        """Whether to, and remembers that. Held requests are paced by the buffer, not the budget."""
-        if trip.sends >= _MOST_SENDS and not trip.held:
+        """Whether to, and remembers that.
+
+        Work that was begun is begun three times at most. Refusals before any work are paced by the
+        buffer once the request is held there, else by the budget.
+        """
+        paced = trip.held and reason in _BEFORE_WORK
+        if trip.sends >= _MOST_SENDS and not paced:
             return False
         if trip.deadline_at <= self._loop.time():
             return False
-        if not trip.held and not self._retries.take():
+        if not paced and not self._retries.take():
             return False
         self._metrics.retries[reason] += 1
         trip.tried.add(pod.name)

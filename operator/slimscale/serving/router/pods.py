@@ -19,7 +19,8 @@ __all__ = ["Pod", "Pods", "Sent"]
 
 _log = logging.getLogger(__name__)
 
-_LINK_MEMORY = 0.9
+_LINK_GROWTH = 1.02
+"""A measurement, at which the least link time can rise."""
 _LEAST_REFUSAL_SECONDS = 0.02
 _MOST_REFUSAL_SECONDS = 0.5
 _FIRST_UNREACHABLE_SECONDS = 0.1
@@ -112,10 +113,14 @@ class Pod:
             self._count(self._uncounted.popleft())
 
     def measured_link(self, seconds: float) -> None:
-        """Time of an exchange that neither queue nor model accounts for."""
+        """Time of an exchange that neither queue nor model accounts for.
+
+        The least of late, which the way takes; what is more is a busy machine at either end, and would
+        keep a pod out of use that was measured at a bad time.
+        """
         if seconds >= 0.0:
-            keep = _LINK_MEMORY if self.link_seconds else 0.0
-            self.link_seconds = keep * self.link_seconds + (1.0 - keep) * seconds
+            longer = self.link_seconds * _LINK_GROWTH if self.link_seconds else seconds
+            self.link_seconds = min(seconds, longer)
 
     def refused(self, *, now: float) -> None:
         """Its queue is full: nothing more until about half of its backlog is worked off."""

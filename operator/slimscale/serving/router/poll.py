@@ -70,5 +70,4 @@ class Poller:
         if pool is not None:
             self._pods.belongs_to(pod, pool)
         pod.told(reply.body, now=now)
-        if not pod.link_seconds:
-            pod.measured_link(now - began)
+        pod.measured_link(now - began)
