@@ -189,7 +189,7 @@ class Demo:
         self._console.print(f"[dim]{time.monotonic() - self._start:6.1f} s[/] {text}")
 
 
-def _machine() -> str:
+def machine() -> str:
     """What it ran on, for a reader who compares."""
     models = re.findall(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     return (
@@ -227,7 +227,7 @@ def main(arguments: list[str] | None = None) -> int:
         markdown(
             demo.results,
             apply_to_acknowledged_seconds=demo.apply_to_acknowledged,
-            where=_machine(),
+            where=machine(),
             how=f"{given.rounds} rounds a phase, {given.turn_seconds:g} s a turn",
         )
     )
