@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from slimscale.devices.reading import DeviceReading
+from slimscale.observe.exposition import read_page
 from slimscale.serving.modelserver import process as process_module
 from slimscale.serving.modelserver.device import LOST_SECONDS
 from slimscale.serving.modelserver.settings import ModelServerSettings
@@ -391,12 +393,17 @@ async def test_a_driver_that_hangs_leaves_no_figure_standing(
 # ---- the contract of SimWorkload
 
 
-async def test_rows_are_the_tasks_of_the_contract(tmp_path: Path) -> None:
+async def test_the_operator_reads_the_page_as_a_simulation_s_with_rows_as_tasks(
+    tmp_path: Path,
+) -> None:
     async with with_model_server(tmp_path) as (_, asks):
         await asks.infer([1.0, 2.0, 3.0])
         page = await asks.metrics()
-        assert "slimscale_tasks_total 3.0" in page
-        assert "slimscale_task_seconds_count 3.0" in page
-        assert 'slimscale_task_seconds_bucket{le="+Inf"} 3.0' in page
-        assert "slimscale_dispatch_seconds_count 1.0" in page
-        assert "slimscale_tasks_outstanding 0.0" in page
+    sample = read_page(page, prefix="slimscale", pod_uid="u", now_seconds=time.time())
+    assert sample.threads_applied == 1
+    assert sample.tasks_total == 3
+    assert sample.tasks_outstanding == 0
+    assert sample.task is not None
+    assert sample.task.count == 3
+    assert sample.dispatch is not None
+    assert sample.dispatch.count == 1
