@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ def echo(rows: Any) -> Any:
 class FakeModelServer:
     """`loaded` models are ready. Set `held` to keep batches waiting until `release`.
 
-    `compute` may change the outputs, raise (a 500), or be slow by awaiting in `delay`.
+    `compute` makes the outputs, `fault` may answer in their place, `meanwhile` is awaited first.
     """
 
     def __init__(self, *loaded: str) -> None:
@@ -49,6 +49,7 @@ class FakeModelServer:
         self.compute: Callable[[Any], Any] = echo
         self.device: dict[str, Any] = {}
         self.fault: Callable[[Any], Response | None] = lambda _rows: None
+        self.meanwhile: Callable[[Any], Awaitable[None]] | None = None
         self.is_ready = True
         self.load_refusal: Response | None = None
         self._gate = asyncio.Event()
@@ -117,6 +118,8 @@ class FakeModelServer:
         self.arrived.set()
         try:
             await self._gate.wait()
+            if self.meanwhile is not None:
+                await self.meanwhile(rows)
         finally:
             self.running -= 1
         fault = self.fault(rows)
