@@ -169,6 +169,8 @@ class ScalingSpec:
     down_cooldown_seconds: float = 30.0
     down_stabilisation_seconds: float = 180.0
     """Replicas fall to the highest need of this window, not to the last one."""
+    burst_memory_seconds: float = 1200.0
+    """Bursts that have come again within this time keep what they need; 0: never."""
     up_pods: int = 8
     up_factor: float = 2.0
     """One decision adds at most so many pods or multiplies by this, whichever is more."""

@@ -9,10 +9,13 @@ from slimscale.domain.scaling import PoolObservation, PoolPod, PoolSpec, Scaling
 from slimscale.scaling.memo import ScalingMemo
 from slimscale.scaling.sizing import BatchServer, pod_capacity
 
-__all__ = ["PoolCapacity", "backlog_rows", "device_utilisation", "look"]
+__all__ = ["MEASURED", "PoolCapacity", "backlog_rows", "device_utilisation", "look"]
 
 LARGEST_POOL = 1000
 """Replicas that any bound is cut to, whatever the custom resource says."""
+MEASURED = "measured"
+SAME_TIMES = 0.05
+"""Relative difference up to which a new measurement changes nothing: estimates jitter."""
 SUSTAINED = 0.8
 """Of the full batches' rate: what counts where no load at all would meet the SLO."""
 
@@ -168,10 +171,12 @@ def _service_times(
 ) -> tuple[tuple[float, float] | None, str]:
     """Of the target width: measured now, measured once, given, or a wider width's measured now."""
     measured = _measured(observed, spec)
+    known = memo.service_times.get(observed.name)
     if spec.target_model in measured:
-        return measured[spec.target_model], "measured"
-    if observed.name in memo.service_times:
-        return memo.service_times[observed.name], "measured earlier"
+        times = measured[spec.target_model]
+        return (known if known is not None and _alike(known, times) else times), MEASURED
+    if known is not None:
+        return known, "measured earlier"
     for prior in observed.prior_service_times:
         times = (prior.base_seconds, prior.row_seconds)
         if prior.model == spec.target_model and _possible(times):
@@ -198,6 +203,15 @@ def _measured(observed: PoolObservation, spec: ScalingSpec) -> dict[str, tuple[f
         model: (median(base for base, _ in times), median(row for _, row in times))
         for model, times in seen.items()
     }
+
+
+def _alike(known: tuple[float, float], now: tuple[float, float]) -> bool:
+    """Of single rows and of full batches alike."""
+    for rows in (1, 32):
+        before, after = known[0] + rows * known[1], now[0] + rows * now[1]
+        if abs(after - before) > SAME_TIMES * before:
+            return False
+    return True
 
 
 def _possible(times: tuple[float, float]) -> bool:

@@ -18,7 +18,7 @@ from slimscale.domain.scaling import (
     ScalingOwner,
     ScalingSpec,
 )
-from slimscale.scaling.capacity import PoolCapacity, backlog_rows, look
+from slimscale.scaling.capacity import MEASURED, PoolCapacity, backlog_rows, look
 from slimscale.scaling.guards import Guarded, Setting, guard, step
 from slimscale.scaling.idle import idleness
 from slimscale.scaling.memo import ScalingMemo, load_memo
@@ -150,11 +150,27 @@ def _learn(
     """Service times outlive the pods that showed them; pools of old specs are forgotten."""
     names = {pool.name for pool in pools}
     times = {name: both for name, both in memo.service_times.items() if name in names}
-    times |= {p.name: p.service_times for p in pools if p.service_times and p.source == "measured"}
+    times |= {p.name: p.service_times for p in pools if p.service_times and p.source == MEASURED}
     blocked = {n: at for n, at in memo.blocked_until.items() if n in names and at > now_seconds}
     retry = now_seconds + RETRY_FACTOR * spec.pending_timeout_seconds
     blocked |= {p.name: retry for p in pools if p.stuck and p.name not in blocked}
-    return replace(memo, service_times=times, blocked_until=blocked)
+    return replace(
+        memo,
+        service_times=times,
+        blocked_until=blocked,
+        start_seconds=_start_seconds(pools, memo.start_seconds),
+    )
+
+
+def _start_seconds(pools: Sequence[PoolCapacity], known: float | None) -> float | None:
+    """Median over the pods that are ready: what a burst has to wait for."""
+    seen = sorted(
+        max(0.0, pod.ready_since_seconds - pod.created_at_seconds)
+        for pool in pools
+        for pod in pool.observed.ready_pods
+        if pod.ready_since_seconds is not None
+    )
+    return seen[len(seen) // 2] if seen else known
 
 
 def _blocked(

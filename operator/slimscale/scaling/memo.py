@@ -4,16 +4,16 @@ Damaged or unknown content is dropped, never repaired by guessing: scaling then 
 first start, which never shrinks anything before it has seen a whole stabilisation window.
 """
 
-import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 
 __all__ = ["MEMO_VERSION", "ScalingMemo", "load_memo"]
 
 MEMO_VERSION = 1
 MOST_NEEDS = 64
 MOST_POOLS = 32
+MOST_SLICES = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,29 @@ class ScalingMemo:
     replaced_at_seconds: float | None = None
     blocked_until: Mapping[str, float] = field(default_factory=dict)
     """Pools whose pods did not start in time, until when others go first."""
+    history: tuple[float, ...] = ()
+    """Highest sudden need of each slice, rows a second, oldest first."""
+    history_slice: int = 0
+    """Number of the last slice: its start by the length of a slice."""
+    floor: float = 0.0
+    """What recurring bursts keep, as of the last slice."""
+    start_seconds: float | None = None
+    """From a pod's creation to its first Ready, of the last ones seen."""
     service_times: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Last measured (base, row) seconds of the target width by pool: for the start from zero."""
 
     def to_json(self) -> dict[str, object]:
-        return {"version": MEMO_VERSION, **json.loads(json.dumps(asdict(self), allow_nan=False))}
+        content: dict[str, object] = {name: getattr(self, name) for name in _NAMES}
+        return content | {
+            "version": MEMO_VERSION,
+            "needs": [list(pair) for pair in self.needs],
+            "history": list(self.history),
+            "blocked_until": dict(self.blocked_until),
+            "service_times": {name: list(both) for name, both in self.service_times.items()},
+        }
+
+
+_NAMES = tuple(field.name for field in fields(ScalingMemo))
 
 
 def load_memo(content: Mapping[str, object] | None) -> tuple[ScalingMemo, str]:
@@ -58,6 +76,9 @@ def _parsed(content: Mapping[str, object]) -> ScalingMemo:
     blocked, times = content["blocked_until"], content["service_times"]
     if not isinstance(needs, list) or len(needs) > MOST_NEEDS:
         raise ValueError("needs")
+    history = content["history"]
+    if not isinstance(history, list) or len(history) > MOST_SLICES:
+        raise ValueError("history")
     if not isinstance(blocked, dict) or not isinstance(times, dict):
         raise TypeError("mappings")
     if max(len(blocked), len(times)) > MOST_POOLS:
@@ -71,6 +92,10 @@ def _parsed(content: Mapping[str, object]) -> ScalingMemo:
         up_at_seconds=_maybe(content["up_at_seconds"]),
         down_at_seconds=_maybe(content["down_at_seconds"]),
         replaced_at_seconds=_maybe(content["replaced_at_seconds"]),
+        history=tuple(_number(need) for need in history),
+        history_slice=int(_number(content["history_slice"])),
+        floor=_number(content["floor"]),
+        start_seconds=_maybe(content["start_seconds"]),
         blocked_until={str(name): _number(until) for name, until in blocked.items()},
         service_times={
             str(name): (_number(base), _number(row)) for name, (base, row) in times.items()

@@ -4,17 +4,21 @@ After Knative's pod autoscaler (pkg/autoscaler/scaling/autoscaler.go): the mean 
 rules; when the panic window asks for more than a threshold times what is ready, its own mean rules
 until a whole stable window has passed without such a call, and nothing shrinks meanwhile. Beyond it:
 rows that wait add the rate at which they are to be worked off; a panic has to be more than chance;
-and pods go by the highest need of the stabilisation window, as with Kubernetes' own autoscaler.
+and pods go by the highest need of the stabilisation window, as with Kubernetes' own autoscaler, or
+by what recurring bursts need (`bursts.py`).
 """
 
 import math
 from dataclasses import dataclass, replace
 
 from slimscale.domain.scaling import DemandObservation, ScalingSpec
-from slimscale.scaling.memo import ScalingMemo
+from slimscale.scaling.bursts import recurring_floor
+from slimscale.scaling.memo import MOST_SLICES, ScalingMemo
 
 __all__ = ["Need", "assess", "finite_rate"]
 
+BURST_SLICE_SECONDS = 10.0
+UNKNOWN_START_SECONDS = 30.0
 SLICES = 30
 """Of the stabilisation window: what the memo keeps."""
 CHANCE = 2.0
@@ -77,7 +81,9 @@ def assess(
     # The headroom works off what waits, as far as it reaches.
     now = max(now, now / grown + draining)
     # A sudden rise that the present pods can take is no panic, and no time to shrink either.
-    memo = _remember(memo, max(now, sudden - chance), spec, now_seconds, complete=complete)
+    rise = max(base, sudden - chance)
+    memo = _remember(memo, max(now, rise), spec, now_seconds, complete=complete)
+    memo = _note_burst(memo, rise, spec, now_seconds)
     lately = _lately(memo, spec, now_seconds) if complete else None
     words = "the panic window rules" if panicking else "the stable window rules"
     if backlog_rows:
@@ -126,4 +132,30 @@ def _lately(memo: ScalingMemo, spec: ScalingSpec, now_seconds: float) -> float |
     since = memo.covered_since_seconds
     if since is None or now_seconds - since < spec.down_stabilisation_seconds:
         return None
-    return max(rows for _, rows in memo.needs)
+    return max(memo.floor, *(rows for _, rows in memo.needs))
+
+
+def _note_burst(
+    memo: ScalingMemo, rise: float, spec: ScalingSpec, now_seconds: float
+) -> ScalingMemo:
+    """Write the need into its slice; with each new slice work out anew what bursts keep."""
+    most = min(round(spec.burst_memory_seconds / BURST_SLICE_SECONDS), MOST_SLICES)
+    if most < 1:
+        return replace(memo, history=(), floor=0.0)
+    number = math.floor(now_seconds / BURST_SLICE_SECONDS)
+    passed = number - memo.history_slice
+    rise = float(f"{rise:.3g}")
+    if memo.history and passed == 0:
+        return replace(memo, history=(*memo.history[:-1], max(memo.history[-1], rise)))
+    kept = memo.history if 0 < passed <= most else ()
+    gap = (0.0,) * (passed - 1 if kept else 0)
+    history = (*kept, *gap, rise)[-most:]
+    starts = memo.start_seconds if memo.start_seconds is not None else UNKNOWN_START_SECONDS
+    floor = recurring_floor(
+        history,
+        lead=math.ceil((starts + spec.panic_window_seconds) / BURST_SLICE_SECONDS),
+        hold=math.floor(spec.down_stabilisation_seconds / BURST_SLICE_SECONDS),
+        apart=math.ceil(spec.stable_window_seconds / BURST_SLICE_SECONDS),
+        allowed=1.0 - spec.percentile,
+    )
+    return replace(memo, history=history, history_slice=number, floor=floor)
