@@ -9,15 +9,11 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
+from slimscale.threads.operator_network import OperatorWeights
+from slimscale.training.card import WEIGHTS_NAME
 from slimscale.training.evaluate import compare, compare_looks, label_efficiency
 from slimscale.training.report import write_report
-from slimscale.training.train import (
-    WEIGHTS_FOLDER,
-    TrainSettings,
-    fit_network,
-    load_or_make,
-    train,
-)
+from slimscale.training.train import WEIGHTS_FOLDER, TrainSettings, load_or_make, train
 from slimscale.training.workloads import Split
 
 DATA_FOLDER = Path("build/training")
@@ -32,19 +28,23 @@ def run_train(*, folder: Path, out: Path, seed: int, quick: bool) -> None:
 
 
 def run_evaluate(
-    *, folder: Path, out: Path, seed: int, quick: bool, label_seeds: tuple[int, ...]
+    *,
+    folder: Path,
+    out: Path,
+    weights_folder: Path,
+    seed: int,
+    quick: bool,
+    label_seeds: tuple[int, ...],
 ) -> None:
-    """Compare the network with the analytic model, XGBoost and its ablations; write the page."""
+    """Compare the weights with the analytic model, XGBoost and ablations; write the page."""
     console = Console()
     settings = replace(TrainSettings(), seed=seed)
     settings = settings.quick() if quick else settings
     began = time.monotonic()
     data = load_or_make(folder, settings, console)
-    network = fit_network(
-        data[Split.TRAIN], data[Split.VALIDATION], settings=settings, console=console
-    )
-    compared = compare(network, data, settings=settings, console=console)
-    looks = compare_looks(network, data, settings=settings)
+    weights = OperatorWeights.read(*_read(weights_folder))
+    compared = compare(weights, data, settings=settings, console=console)
+    looks = compare_looks(weights, data, settings=settings)
     by_labels = label_efficiency(data, settings=settings, seeds=label_seeds, console=console)
     write_report(
         out,
@@ -54,8 +54,10 @@ def run_evaluate(
         facts={
             "command": "python -m slimscale.training evaluate",
             "tolerance": settings.tolerance,
+            "weights": weights.version,
             "data seed": seed,
-            "fit seed": settings.fit.seed,
+            "test seed": settings.test_seed,
+            "fit seed of the ablations": settings.fit.seed,
             "label seeds": json.dumps(label_seeds),
             "workloads": ", ".join(f"{k.value} {v}" for k, v in settings.cases.items()),
             "rows": ", ".join(f"{k.value} {len(v)}" for k, v in data.items()),
@@ -65,6 +67,11 @@ def run_evaluate(
             "seconds": round(time.monotonic() - began),
         },
     )
+
+
+def _read(folder: Path) -> tuple[bytes, dict[str, object]]:
+    card: dict[str, object] = json.loads((folder / f"{WEIGHTS_NAME}.json").read_text("utf-8"))
+    return (folder / f"{WEIGHTS_NAME}.safetensors").read_bytes(), card
 
 
 def main() -> None:
@@ -77,6 +84,9 @@ def main() -> None:
         "--quick", action="store_true", help="a run of seconds, to see that it runs"
     )
     parser.add_argument("--label-seeds", type=int, default=3)
+    parser.add_argument(
+        "--weights", type=Path, default=WEIGHTS_FOLDER, help="folder of the weights to evaluate"
+    )
     asked = parser.parse_args()
     torch.set_num_threads(min(2, torch.get_num_threads()))
     folder = asked.folder / "quick" if asked.quick else asked.folder
@@ -88,6 +98,7 @@ def main() -> None:
         run_evaluate(
             folder=folder,
             out=asked.out or RESULTS_FOLDER,
+            weights_folder=asked.weights,
             seed=asked.seed,
             quick=asked.quick,
             label_seeds=tuple(range(1, asked.label_seeds + 1)),

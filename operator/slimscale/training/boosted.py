@@ -9,6 +9,7 @@ import xgboost
 from numpy.typing import NDArray
 
 from slimscale.training.dataset import Dataset
+from slimscale.training.judge import smooth_log
 from slimscale.training.raw import GRID
 from slimscale.training.workloads import MOST_THREADS
 
@@ -20,12 +21,12 @@ IntArray = NDArray[np.int64]
 _LOG_GRID = np.log(GRID.astype(np.float64))
 ROUNDS = 400
 TOLERANCE = 0.01
-"""k* is the fewest threads within this share of the best label."""
+"""k* is the fewest threads within this share of the best of the smoothed labels."""
 
 
 def boosted_best_threads(train: Dataset, test: Dataset, *, seed: int) -> IntArray:
     """Thread counts for the rows of `test`, (R,), from a regression of log k*."""
-    best = np.log([_best_threads(row) for row in train.labels.astype(np.float64)])
+    best = np.log([_best_threads(row) for row in smooth_log(train.labels.astype(np.float64))])
     counts = np.rint(np.exp(_regress(train.branch, best, test.branch, seed=seed)))
     return np.asarray(np.clip(counts, 1, MOST_THREADS), dtype=np.int64)
 
@@ -46,10 +47,8 @@ def boosted_curves(train: Dataset, test: Dataset, *, seed: int) -> FloatArray:
     return np.asarray(test.bound * np.exp(spread), dtype=np.float64)
 
 
-def _best_threads(labels: FloatArray) -> int:
-    known = np.flatnonzero(np.isfinite(labels))
-    rates = labels[known]
-    return int(GRID[known[int(np.argmax(rates >= (1.0 - TOLERANCE) * rates.max()))]])
+def _best_threads(log_rates: FloatArray) -> int:
+    return int(GRID[int(np.argmax(log_rates >= np.nanmax(log_rates) + np.log(1.0 - TOLERANCE)))])
 
 
 def _regress(

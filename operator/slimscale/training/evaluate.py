@@ -11,17 +11,16 @@ from rich.console import Console
 from slimscale.threads.features import TRUNK_FEATURES
 from slimscale.threads.operator_network import OperatorWeights
 from slimscale.training.boosted import boosted_best_threads, boosted_curves
-from slimscale.training.card import weights_of
-from slimscale.training.dataset import Dataset
+from slimscale.training.dataset import TEST_SPLITS, Dataset
 from slimscale.training.judge import (
     Spread,
+    Truth,
     chosen_threads,
-    noise_floor,
-    smooth_truth,
+    operator_curves,
     spread_of,
-    throughput_loss,
 )
-from slimscale.training.looks import follow_all
+from slimscale.training.knowable import knowable_losses
+from slimscale.training.looks import Play, follow_all
 from slimscale.training.losses import LossWeights
 from slimscale.training.network import OperatorNetwork
 from slimscale.training.paper_style import paper_style_threads
@@ -35,13 +34,18 @@ IntArray = NDArray[np.int64]
 
 LABEL_COUNTS = (100, 300, 500, 1000, 5000)
 """Workloads with their measured curves; each counts as one label."""
-TEST_SPLITS = (Split.SEEN, Split.HELD_OUT)
 MODEL_FEATURES = tuple(name for name in TRUNK_FEATURES if "analytic" in name or "plain" in name)
-LOOKS = 4
+LOOKS = 5
+KEPT = f"best measured in {LOOKS} looks"
 ABLATION_LABELS = 1000
 """The ablations are trained on so many workloads: physics should matter where labels are few."""
 STEPS, SMALLEST_BATCH, MOST_EPOCHS = 800, 32, 200
 GROUPS = ("all", "first look", "second look")
+AT_MOST = "all, against the same measurement"
+NETWORK, ANALYTIC = "operator network", "analytic"
+TOLERANT = ", fewest threads within 1 %"
+PROBING = ", with probes"
+KNOWABLE = "all but the contention known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +73,18 @@ class Judged:
 class Judge:
     """Measured truth of the test splits, made once."""
 
-    def __init__(self, data: Mapping[Split, Dataset], *, tolerance: float) -> None:
+    def __init__(self, data: Mapping[Split, Dataset]) -> None:
         self.data = data
-        self.tolerance = tolerance
-        self._truth = {
-            split: smooth_truth(data[split].labels.astype(np.float64)) for split in TEST_SPLITS
-        }
+        self._truth = {split: Truth.of(data[split]) for split in TEST_SPLITS}
 
-    def floor(self, *, seed: int) -> list[Judged]:
-        """What the noise of the measured curves alone makes of the best choice."""
+    def knowable(self, *, settings: TrainSettings) -> list[Judged]:
+        """What no predictor can know from one look: `knowable`'s chooser, on the same cases."""
         found = []
         for split in TEST_SPLITS:
-            labels = self.data[split].labels.astype(np.float64)
-            losses = noise_floor(labels, tolerance=self.tolerance, seed=seed)
-            spreads = {"all": spread_of(losses)}
-            found.append(Judged("the best choice itself", split.value, None, seed, spreads))
+            cases = [int(case) for case in np.unique(self.data[split].case)]
+            losses = knowable_losses(split, cases, seed=settings.test_seed)
+            spreads = {"first look": spread_of(losses)}
+            found.append(Judged(KNOWABLE, split.value, None, settings.test_seed, spreads))
         return found
 
     def look_after_look(
@@ -92,6 +93,7 @@ class Judge:
         weights: OperatorWeights | None,
         *,
         settings: TrainSettings,
+        play: Play,
         labels: int | None,
     ) -> list[Judged]:
         """The choices after each look, where every look is at the count chosen before it."""
@@ -99,18 +101,16 @@ class Judge:
         for split in TEST_SPLITS:
             data = self.data[split]
             own = data.facts[:, 2] == 1.0  # the CPU that it was observed with
-            truth = self._truth[split][own]
-            chosen = follow_all(
-                split,
-                data.case[own],
-                weights,
-                seed=settings.seed,
-                looks=LOOKS,
-                tolerance=self.tolerance,
+            truth = self._truth[split].take(own)
+            chosen = follow_all(split, data.case[own], weights, play, seed=settings.test_seed)
+            names = [f"look {i + 1}" for i in range(play.looks)] + [KEPT]
+            spreads = {
+                name: spread_of(truth.losses(threads))
+                for name, threads in zip(names, chosen.T, strict=True)
+            }
+            spreads[f"{KEPT}, against the same measurement"] = spread_of(
+                truth.at_most(chosen[:, -1])
             )
-            losses = np.stack([throughput_loss(truth, chosen[:, i]) for i in range(LOOKS)])
-            spreads = {f"look {i + 1}": spread_of(losses[i]) for i in range(LOOKS)}
-            spreads[f"best of {LOOKS} looks"] = spread_of(losses.min(axis=0))
             found.append(Judged(method, split.value, labels, settings.fit.seed, spreads))
         return found
 
@@ -120,52 +120,71 @@ class Judge:
         """`choose` gives the thread counts for the rows of a split."""
         found = []
         for split in TEST_SPLITS:
-            data = self.data[split]
-            losses = throughput_loss(self._truth[split], choose(data))
+            data, truth = self.data[split], self._truth[split]
+            chosen = choose(data)
+            losses = truth.losses(chosen)
             looks = data.facts[:, 3]
             groups = dict(
                 zip(GROUPS, (np.ones(len(data), bool), looks == 1, looks == 2), strict=True)
             )
             spreads = {name: spread_of(losses[rows]) for name, rows in groups.items() if rows.any()}
+            spreads[AT_MOST] = spread_of(truth.at_most(chosen))
             found.append(Judged(method, split.value, labels, seed, spreads))
         return found
 
     def curves(
-        self, method: str, draw: Callable[[Dataset], FloatArray], *, labels: int | None, seed: int
+        self,
+        method: str,
+        draw: Callable[[Dataset], FloatArray],
+        *,
+        labels: int | None,
+        seed: int,
+        tolerance: float = 0.0,
     ) -> list[Judged]:
         """`draw` gives curves (R, MOST_THREADS); the choice is `objective.choose`'s."""
         return self.threads(
             method,
-            lambda data: chosen_threads(draw(data), tolerance=self.tolerance),
+            lambda data: chosen_threads(draw(data), tolerance=tolerance),
             labels=labels,
             seed=seed,
         )
 
 
 def compare(
-    network: OperatorNetwork,
+    weights: OperatorWeights,
     data: Mapping[Split, Dataset],
     *,
     settings: TrainSettings,
     console: Console,
 ) -> list[Judged]:
-    """The trained network and the analytic model; the ablations, each on ABLATION_LABELS."""
-    judge = Judge(data, tolerance=settings.tolerance)
+    """The weights and the analytic model; the ablations, each on ABLATION_LABELS."""
+    judge = Judge(data)
     seed = settings.fit.seed
     count = settings.cases[Split.TRAIN]
     part = first_workloads(data[Split.TRAIN], ABLATION_LABELS, seed=seed)
     few = first_workloads(data[Split.VALIDATION], ABLATION_LABELS // 5, seed=seed)
-    found = judge.floor(seed=seed)
-    found += judge.curves(
-        "analytic", lambda d: d.analytic.astype(np.float64), labels=None, seed=seed
-    )
-    found += judge.curves("operator network", partial(predict, network), labels=count, seed=seed)
-    for name, weights, bounded in _ablations():
+    found = judge.knowable(settings=settings)
+    for words, tolerance in (("", 0.0), (TOLERANT, settings.tolerance)):
+        found += judge.curves(
+            f"{ANALYTIC}{words}",
+            lambda d: d.analytic.astype(np.float64),
+            labels=None,
+            seed=seed,
+            tolerance=tolerance,
+        )
+        found += judge.curves(
+            f"{NETWORK}{words}",
+            partial(operator_curves, weights),
+            labels=count,
+            seed=seed,
+            tolerance=tolerance,
+        )
+    for name, losses, bounded in _ablations():
         seen = _whole if bounded else _without_model
         other = fit_network(
             seen(part),
             seen(few),
-            settings=replace(_for_few(settings, len(part), seed=seed), weights=weights),
+            settings=replace(_for_few(settings, len(part), seed=seed), weights=losses),
             console=console,
             bounded=bounded,
             label=name,
@@ -186,17 +205,23 @@ def compare(
 
 
 def compare_looks(
-    network: OperatorNetwork, data: Mapping[Split, Dataset], *, settings: TrainSettings
+    weights: OperatorWeights, data: Mapping[Split, Dataset], *, settings: TrainSettings
 ) -> list[Judged]:
     """What the choices are worth once the operator has moved to the last one and looked again."""
-    judge = Judge(data, tolerance=settings.tolerance)
-    weights = weights_of(network, data[Split.TRAIN])
-    return [
-        *judge.look_after_look("analytic", None, settings=settings, labels=None),
-        *judge.look_after_look(
-            "operator network", weights, settings=settings, labels=settings.cases[Split.TRAIN]
-        ),
-    ]
+    judge = Judge(data)
+    methods = (
+        (ANALYTIC, None, settings.tolerance, None),
+        (NETWORK, weights, 0.0, settings.cases[Split.TRAIN]),
+    )
+    found: list[Judged] = []
+    for probes in (False, True):
+        for name, own, tolerance, labels in methods:
+            play = Play(LOOKS, tolerance, probes)
+            words = PROBING if probes else ""
+            found += judge.look_after_look(
+                f"{name}{words}", own, settings=settings, play=play, labels=labels
+            )
+    return found
 
 
 def _ablations() -> list[tuple[str, LossWeights, bool]]:
@@ -233,7 +258,7 @@ def label_efficiency(
     console: Console,
 ) -> list[Judged]:
     """The network and XGBoost on the first 100 to 5,000 workloads of each seed's shuffle."""
-    judge = Judge(data, tolerance=settings.tolerance)
+    judge = Judge(data)
     found: list[Judged] = []
     for count in LABEL_COUNTS:
         for seed in seeds:
@@ -247,7 +272,7 @@ def label_efficiency(
                 label=f"{count} labels, seed {seed}",
             )
             found += judge.curves(
-                "operator network",
+                NETWORK,
                 partial(predict, network),
                 labels=count,
                 seed=seed,

@@ -1,6 +1,7 @@
 """Train one network: seeded, with early stopping on the validation families' decisions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -17,8 +18,10 @@ from slimscale.training.network import OperatorNetwork
 from slimscale.training.raw import GRID
 from slimscale.training.tensors import Tensors
 
-__all__ = ["FitSettings", "fit"]
+__all__ = ["AVERAGE_DECAY", "Average", "FitSettings", "fit", "validate"]
 
+AVERAGE_DECAY = 0.998
+"""Of the weights' moving average over steps, which is what is judged and kept."""
 ATTENTION_DECAY = 0.999
 ATTENTION_RATE = 0.01
 """Of residual-based attention (Anagnostopoulos et al. 2024): w <- decay*w + rate*|r|/max|r|."""
@@ -48,10 +51,9 @@ def fit(
     settings: FitSettings,
     progress: Callable[[int, float], None],
 ) -> float:
-    """Leaves the best epoch's weights in `network`; returns its validation loss.
+    """Leaves the best epoch's averaged weights in `network`; returns its validation loss.
 
-    `progress` is told each epoch's number and validation loss: the expected share of throughput
-    that a choice by the predicted curve gives up, plus a tenth of the data loss.
+    `progress` is told each epoch's number and validation loss.
     """
     generator = torch.Generator().manual_seed(settings.seed)
     optimiser = torch.optim.AdamW(
@@ -63,6 +65,7 @@ def fit(
     )
     equations = _BalanceEquations(train, settings)
     best, kept = float("inf"), _copy(network)
+    average = Average(network)
     step = 0
     for epoch in range(settings.epochs):
         network.train()
@@ -74,8 +77,7 @@ def fit(
             curves = network(branch, batch.trunk, batch.log_bound, batch.odds)
             loss = (
                 weights.data * data_loss(curves.log_rates, batch.log_labels, batch.labelled)
-                + weights.decision
-                * decision_loss(curves.log_rates, batch.log_labels, batch.labelled)
+                + weights.decision * decision_loss(curves.log_rates, batch.shares)
                 + weights.correction * (curves.correction**2).mean()
             )
             if weights.shape:
@@ -89,20 +91,23 @@ def fit(
             optimiser.step()
             schedule.step()
             step += 1
-        score = validate(network, validation)
+            average.add(network, step)
+        with average.in_place_of(network):
+            score = validate(network, validation)
+            if score < best:
+                best, kept = score, _copy(network)
         progress(epoch, score)
-        if score < best:
-            best, kept = score, _copy(network)
     network.load_state_dict(kept)
     network.eval()
     return best
 
 
 def validate(network: OperatorNetwork, data: Tensors) -> float:
+    """Expected share of throughput given up on `data`, plus a tenth of the data loss."""
     network.eval()
     with torch.no_grad():
         curves = network(data.branch, data.trunk, data.log_bound, data.odds)
-        decision = decision_loss(curves.log_rates, data.log_labels, data.labelled)
+        decision = decision_loss(curves.log_rates, data.shares)
         miss = data_loss(curves.log_rates, data.log_labels, data.labelled)
     return float(decision + 0.1 * miss)
 
@@ -133,6 +138,28 @@ class _BalanceEquations:
         grown = ATTENTION_DECAY * self._attention[where]
         self._attention[where] = grown + ATTENTION_RATE * size / size.max().clamp(min=1e-9)
         return (self._attention[where] * residual).mean()
+
+
+class Average:
+    """Exponential moving average of the weights: the noise of single batches goes out of them."""
+
+    def __init__(self, network: OperatorNetwork) -> None:
+        self._weights = _copy(network)
+
+    def add(self, network: OperatorNetwork, step: int) -> None:
+        share = 1.0 - min(AVERAGE_DECAY, (1.0 + step) / (10.0 + step))
+        for name, value in network.state_dict().items():
+            self._weights[name].lerp_(value, share)
+
+    @contextmanager
+    def in_place_of(self, network: OperatorNetwork) -> Iterator[None]:
+        """`network` has the average for weights meanwhile, and its own again afterwards."""
+        own = _copy(network)
+        network.load_state_dict(self._weights)
+        try:
+            yield
+        finally:
+            network.load_state_dict(own)
 
 
 def _copy(network: OperatorNetwork) -> dict[str, Tensor]:

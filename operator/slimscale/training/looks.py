@@ -2,38 +2,54 @@
 
 One window says little of a dispatcher that had no crowd. The operator moves to the predicted count,
 remembers what it saw, and predicts anew: this plays that for some looks, each with its own model.
+As in `recommend`, what was measured in the load overrules what is predicted there, and with
+`probes` a count that stays is doubted by the steps of `threads/probe.py`.
 """
 
 import multiprocessing
 import os
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from slimscale.threads.calibrate import through_measured
+from slimscale.threads.estimate import Estimate
 from slimscale.threads.memo import Regime
 from slimscale.threads.operator_network import OperatorPredictor, OperatorWeights
-from slimscale.threads.predictor import AnalyticPredictor, ThreadPredictor
+from slimscale.threads.predictor import AnalyticPredictor, Surface, ThreadPredictor
+from slimscale.threads.probe import next_probe
+from slimscale.threads.window import WorkloadWindow
 from slimscale.training.judge import chosen_threads
 from slimscale.training.raw import look_at
 from slimscale.training.rows import look
 from slimscale.training.workloads import MOST_THREADS, Case, Split, draw_case
 
-__all__ = ["follow", "follow_all"]
+__all__ = ["Play", "follow", "follow_all"]
 
 IntArray = NDArray[np.int64]
 
 
-def follow(case: Case, predictor: ThreadPredictor, *, looks: int, tolerance: float) -> list[int]:
-    """The thread counts chosen after each look, the first of them at the case's own count.
+@dataclass(frozen=True, slots=True)
+class Play:
+    """How a case is followed."""
+
+    looks: int
+    tolerance: float
+    probes: bool = False
+
+
+def follow(case: Case, predictor: ThreadPredictor, play: Play) -> list[int]:
+    """The thread counts asked for after each look, the first look at the case's own count; and, as
+    the last, the count that was measured best in all looks, which is what the operator keeps.
 
     Where a window allows no decision the count stays. Seeds differ from look to look.
     """
     threads, regime = case.threads, Regime()
     chosen: list[int] = []
-    for number in range(looks):
+    for number in range(play.looks):
         here = replace(case, threads=threads, seed=case.seed + 7919 * (number + 1), before=None)
         packed, timing = look_at(here)
         seen = look(here, packed, timing, regime)
@@ -47,22 +63,39 @@ def follow(case: Case, predictor: ThreadPredictor, *, looks: int, tolerance: flo
                 )
             cores = estimate.parameters.cpu_servers
             surface = predictor.surface(estimate, cpu_cores=(cores,), max_threads=MOST_THREADS)
-            threads = int(chosen_threads(surface.tasks_per_second, tolerance=tolerance)[0])
+            rates = through_measured(surface, regime.points, cores=cores).tasks_per_second
+            asked = int(chosen_threads(rates, tolerance=play.tolerance)[0])
+            if play.probes and asked == threads:
+                asked, regime = _probed(window, estimate, regime, surface)
+            threads = asked
         chosen.append(threads)
-    return chosen
+    best = max(regime.points, key=lambda point: point.tasks_per_second, default=None)
+    return [*chosen, threads if best is None else best.threads]
+
+
+def _probed(
+    window: WorkloadWindow, estimate: Estimate, regime: Regime, surface: Surface
+) -> tuple[int, Regime]:
+    """The next count to try; the present one when nothing is worth trying."""
+    rates = surface.tasks_per_second[0]
+    probe = next_probe(
+        window,
+        estimate,
+        regime,
+        predicted=lambda threads: float(rates[min(threads, len(rates)) - 1]),
+        least=1,
+        most=MOST_THREADS,
+    )
+    if probe is None:
+        return window.threads, regime
+    return probe.threads, replace(regime, probes=regime.probes + 1)
 
 
 def follow_all(
-    split: Split,
-    indices: IntArray,
-    weights: OperatorWeights | None,
-    *,
-    seed: int,
-    looks: int,
-    tolerance: float,
+    split: Split, indices: IntArray, weights: OperatorWeights | None, play: Play, *, seed: int
 ) -> IntArray:
-    """`follow` for many cases, shape (len(indices), looks); without weights the analytic model."""
-    work = partial(_follow_one, split, weights, seed=seed, looks=looks, tolerance=tolerance)
+    """`follow` for many cases, shape (len(indices), looks + 1); without weights the analytic model."""
+    work = partial(_follow_one, split, weights, play, seed=seed)
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(len(os.sched_getaffinity(0)), mp_context=context) as pool:
         chosen = list(pool.map(work, indices.tolist(), chunksize=8))
@@ -70,14 +103,7 @@ def follow_all(
 
 
 def _follow_one(
-    split: Split,
-    weights: OperatorWeights | None,
-    index: int,
-    *,
-    seed: int,
-    looks: int,
-    tolerance: float,
+    split: Split, weights: OperatorWeights | None, play: Play, index: int, *, seed: int
 ) -> list[int]:
     predictor = AnalyticPredictor() if weights is None else OperatorPredictor(weights)
-    case = draw_case(split, index, seed=seed)
-    return follow(case, predictor, looks=looks, tolerance=tolerance)
+    return follow(draw_case(split, index, seed=seed), predictor, play)

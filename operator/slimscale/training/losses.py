@@ -55,18 +55,17 @@ def data_loss(log_rates: Tensor, log_labels: Tensor, labelled: Tensor) -> Tensor
     return whole / (HUBER * labelled.sum().clamp(min=1))
 
 
-def decision_loss(log_rates: Tensor, log_labels: Tensor, labelled: Tensor) -> Tensor:
+def decision_loss(log_rates: Tensor, shares: Tensor) -> Tensor:
     """Expected share of throughput given up by a choice that follows the predicted curve.
 
-    The choice is softened to probabilities ~ T^(1/SOFTNESS) over the labelled counts, so that the
-    loss has a gradient; with less softness it is 1 - T(k_hat)/max T.
+    Both (B, G); `shares` is T(k)/max T, measured and smoothed, 0 where not known. The choice is softened to
+    probabilities ~ T^(1/SOFTNESS), so that the loss has a gradient; with less softness it is
+    1 - T(k_hat)/max T. It is a mean over all loads that look alike, so its least value has the
+    thread count with the least expected loss, which is not the maximum of the expected curve.
     """
-    predicted = (log_rates / SOFTNESS).masked_fill(~labelled, -torch.inf)
-    chance = torch.softmax(predicted, dim=1)
-    known = log_labels.masked_fill(~labelled, -torch.inf)
-    best = known.max(dim=1, keepdim=True).values
-    share = torch.where(labelled, torch.exp(known - best), torch.zeros_like(log_rates))
-    return (1.0 - (chance * share).sum(dim=1)).mean()
+    known = shares > 0
+    chance = torch.softmax((log_rates / SOFTNESS).masked_fill(~known, -torch.inf), dim=1)
+    return (1.0 - (chance * shares).sum(dim=1)).mean()
 
 
 def shape_loss(log_rates: Tensor, below_knee: Tensor) -> Tensor:

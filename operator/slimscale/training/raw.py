@@ -35,10 +35,13 @@ FloatArray = NDArray[np.float64]
 GRID: NDArray[np.int64] = np.asarray([k for k in GRID_THREADS if k <= MOST_THREADS])
 """Thread counts at which rows are drawn; labels are a part of them."""
 SHORTEST_SPAN_SECONDS = 0.6
+MOST_VARIATION = 8.0
+"""Squared variation up to which a label gets more tasks for it."""
 MOST_TASKS = 8_000.0
 """Simulated before and in the window: bounds the time that a fast workload takes."""
 MOST_SAMPLES = HISTORY_INTERVALS + 4
 CPU_VALUES = 2
+_OTHER_SEED = 977
 _BUCKETS = len(BUCKET_BOUNDS_SECONDS) + 1
 _BOUNDS_SECONDS = (*BUCKET_BOUNDS_SECONDS, math.inf)
 _NUMBERS = (
@@ -58,6 +61,11 @@ class Labelling:
     """Thread counts a row, of GRID; len(GRID): all."""
     tasks: int
     """Tasks a measured point."""
+    twice: bool = False
+    """Measured again, with other random numbers: see `judge.Truth`."""
+    even: bool = False
+    """As many times more as the squared variation of the task's time is above 1: a mean of
+    heavy-tailed times needs more of them to be known as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +78,8 @@ class RawCase:
     """(3,) seconds: interval, window, and from when on the case's own load ran."""
     labels: FloatArray
     """(CPU_VALUES, len(GRID)) measured tasks a second; NaN: not measured."""
+    again: FloatArray
+    """The same measured a second time, where the labelling asks for it."""
 
 
 def simulate_case(case: Case, labelling: Labelling) -> RawCase:
@@ -79,10 +89,13 @@ def simulate_case(case: Case, labelling: Labelling) -> RawCase:
     if case.earlier_threads is not None:
         first = replace(case, threads=case.earlier_threads, seed=case.seed + 1, before=None)
         earlier[:], _ = _observe_fast(first, _rough_rate(first))
-    labels = np.full((CPU_VALUES, len(GRID)), np.nan)
+    labels, again = (np.full((CPU_VALUES, len(GRID)), np.nan) for _ in range(2))
     for row, quota in enumerate(cpu_values(case)):
         labels[row] = _measure(case, labelling, row, quota)
-    return RawCase(packed, earlier, np.asarray(timing), labels)
+        if labelling.twice:
+            other = replace(case, seed=case.seed + _OTHER_SEED)
+            again[row] = _measure(other, labelling, row, quota)
+    return RawCase(packed, earlier, np.asarray(timing), labels, again)
 
 
 def look_at(case: Case) -> tuple[FloatArray, tuple[float, float, float]]:
@@ -150,9 +163,17 @@ def _measure(case: Case, labelling: Labelling, row: int, quota: float | None) ->
         replace(case.host, quota_cores=quota),
         GRID[wanted].tolist(),
         seed=case.seed + row,
-        tasks=labelling.tasks,
+        tasks=math.ceil(labelling.tasks * (_variation(case.workload) if labelling.even else 1.0)),
     )
     return labels
+
+
+def _variation(workload: Workload) -> float:
+    """Squared variation of CPU and blocking part together, within 1 to MOST_VARIATION."""
+    parts = (workload.cpu, workload.blocking)
+    spread = sum(p.mean_seconds**2 * p.effective_variation for p in parts)
+    mean = sum(p.mean_seconds for p in parts)
+    return min(max(spread / mean**2, 1.0), MOST_VARIATION)
 
 
 def _observe(case: Case, rate: float) -> tuple[list[FloatArray], tuple[float, float, float]]:

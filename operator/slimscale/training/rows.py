@@ -45,6 +45,8 @@ class Rows:
     """(R, 4): Zio, D, S in seconds and C, as measured, for the balance equations."""
     labels: FloatArray
     """(R, G) measured tasks a second."""
+    again: FloatArray
+    """(R, G) measured independently of them; for the test splits."""
     facts: FloatArray
     """(R, 4): observed threads, cores of the row, whether it was observed at these cores, and the
     count of looks at the load."""
@@ -129,5 +131,6 @@ def rows_of(case: Case, raw: RawCase) -> Rows | None:
             ]
         ),
         labels=raw.labels[: len(cores)],
+        again=raw.again[: len(cores)],
         facts=np.asarray([(case.threads, c, float(i == 0), looks) for i, c in enumerate(cores)]),
     )

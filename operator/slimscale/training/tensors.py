@@ -11,6 +11,7 @@ from slimscale.threads.closed_network import NetworkParameters
 from slimscale.threads.curve_table import throughput_table
 from slimscale.threads.features import log_odds
 from slimscale.training.dataset import Dataset
+from slimscale.training.judge import smooth_log
 from slimscale.training.losses import Physics
 from slimscale.training.network import Standardisation
 from slimscale.training.raw import GRID
@@ -38,6 +39,8 @@ class Tensors:
     """(R, G); 0 where not labelled."""
     labelled: Tensor
     """(R, G) bool."""
+    shares: Tensor
+    """(R, G) T(k)/max T of the nearest curve that rises and then falls; 0 where not known."""
     below_knee: Tensor
     """(R, G-1)."""
     log_dispatch: Tensor
@@ -80,6 +83,8 @@ def tensors_of(data: Dataset) -> Tensors:
     log_outside[:, 1:] = -np.cumsum(np.log(outside * dispatch[:, None]), axis=1)
     rate = np.zeros_like(log_outside)
     rate[:, 1:] = outside * dispatch[:, None]
+    smooth = smooth_log(data.labels.astype(np.float64))
+    shares = np.exp(smooth - np.nanmax(smooth, axis=1, keepdims=True))
     return Tensors(
         branch=_tensor(data.branch),
         trunk=_tensor(data.trunk),
@@ -87,6 +92,7 @@ def tensors_of(data: Dataset) -> Tensors:
         odds=_tensor(odds),
         log_labels=_tensor(np.log(np.where(labelled, data.labels, 1.0))),
         labelled=torch.from_numpy(labelled),
+        shares=_tensor(np.nan_to_num(shares)),
         below_knee=torch.from_numpy(below),
         log_dispatch=_tensor(np.log(dispatch)),
         log_outside=_tensor(log_outside),

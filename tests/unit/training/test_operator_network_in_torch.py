@@ -10,6 +10,8 @@ from slimscale.threads.features import BRANCH_FEATURES, TRUNK_FEATURES  # noqa: 
 from slimscale.threads.operator_network import GRID_THREADS, OperatorWeights  # noqa: E402
 from slimscale.training.card import arrays_of  # noqa: E402
 from slimscale.training.dataset import Dataset  # noqa: E402
+from slimscale.training.fit import AVERAGE_DECAY, Average  # noqa: E402
+from slimscale.training.judge import smooth_log  # noqa: E402
 from slimscale.training.losses import (  # noqa: E402
     Physics,
     balance_residual,
@@ -49,6 +51,7 @@ def rows(count: int = 6) -> Dataset:
         bound=np.ones((count, 256)),
         physics=np.ones((count, 4)),
         labels=np.ones((count, POINTS)),
+        again=np.ones((count, POINTS)),
         facts=np.ones((count, 4)),
         case=np.arange(count),
     )
@@ -106,18 +109,28 @@ def test_the_queueing_model_itself_leaves_no_residual(blocking: float) -> None:
 
 
 def test_the_decision_loss_is_what_the_choice_gives_up() -> None:
-    labels = torch.log(torch.tensor([[1.0, 2.0, 4.0, 3.0]]))
-    known = torch.ones(1, 4, dtype=torch.bool)
+    shares = torch.tensor([[0.25, 0.5, 1.0, 0.75]])
     right = torch.tensor([[0.0, 1.0, 9.0, 2.0]])
     wrong = torch.tensor([[0.0, 9.0, 1.0, 2.0]])
-    assert float(decision_loss(right, labels, known)) == pytest.approx(0.0, abs=1e-6)
-    assert float(decision_loss(wrong, labels, known)) == pytest.approx(0.5, abs=1e-6)
+    assert float(decision_loss(right, shares)) == pytest.approx(0.0, abs=1e-6)
+    assert float(decision_loss(wrong, shares)) == pytest.approx(0.5, abs=1e-6)
 
 
 def test_the_decision_loss_never_looks_at_what_was_not_measured() -> None:
-    labels = torch.log(torch.tensor([[1.0, 2.0, 400.0]]))
-    known = torch.tensor([[True, True, False]])
-    assert float(decision_loss(torch.tensor([[0.0, 5.0, 90.0]]), labels, known)) < 1e-6
+    shares = torch.tensor([[0.5, 1.0, 0.0]])
+    assert float(decision_loss(torch.tensor([[0.0, 5.0, 90.0]]), shares)) < 1e-6
+
+
+def test_labels_with_noise_become_a_curve_that_rises_and_falls_between_measured_counts() -> None:
+    labels = np.full((1, POINTS), np.nan)
+    labels[0, [2, 5, 8, 11, 14]] = 1.0, 3.0, 2.9, 3.1, 2.0
+    smooth = np.exp(smooth_log(labels)[0])
+    assert np.isnan(smooth[:2]).all()
+    assert np.isnan(smooth[15:]).all()
+    assert smooth[5] == pytest.approx(smooth[8])
+    assert 2.9 < smooth[8] < 3.0
+    assert (np.diff(smooth[2:12]) >= 0).all()
+    assert (np.diff(smooth[11:15]) <= 0).all()
 
 
 def test_one_rise_and_one_fall_is_a_curve_of_threads_and_two_are_not() -> None:
@@ -128,3 +141,19 @@ def test_one_rise_and_one_fall_is_a_curve_of_threads_and_two_are_not() -> None:
     assert float(shape_loss(rises_and_falls, below)) == 0.0
     assert float(shape_loss(two_tops, below)) > 0.4
     assert float(shape_loss(early_fall, below)) > 0.9
+
+
+def test_the_average_stands_in_for_the_weights_only_while_it_is_judged() -> None:
+    made = network()
+    before = {name: value.clone() for name, value in made.state_dict().items()}
+    average = Average(made)
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.add_(1.0)
+    average.add(made, step=10**6)
+    with average.in_place_of(made):
+        for name, value in made.named_parameters():
+            moved = (value.detach() - before[name]).abs().max()
+            assert 0.5 * (1 - AVERAGE_DECAY) < float(moved) < 2 * (1 - AVERAGE_DECAY)
+    for name, value in made.named_parameters():
+        assert torch.allclose(value.detach(), before[name] + 1.0)
