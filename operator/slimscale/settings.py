@@ -47,6 +47,26 @@ class OperatorSettings(BaseSettings):
     resync_seconds: float = Field(default=60.0, ge=1, le=3600)
     workers: int = Field(default=4, ge=1, le=64)
 
+    dataplane_image: str = Field(
+        default="slimscale/dataplane:latest",
+        description="Router and batching sidecar of every SlimInference.",
+    )
+    modelserver_image: str = Field(
+        default="slimscale/modelserver:latest",
+        description="Model server of every SlimInference that names no image of its own.",
+    )
+    image_pull_policy: str = Field(
+        default="IfNotPresent", pattern=r"^(Always|IfNotPresent|Never)$",
+        description="Of the two images.",
+    )  # fmt: skip
+    metrics_namespaces: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="Besides our own: namespaces whose pods may read a SlimInference's metrics.",
+    )
+    scaling_interval_seconds: float = Field(
+        default=10.0, ge=1, le=300, description="Between two looks at a SlimInference."
+    )
+
     scrape_timeout_seconds: float = Field(default=3.0, gt=0, le=30)
     scrape_limit_bytes: int = Field(default=2**20, ge=1024, le=2**26)
     scrape_concurrency: int = Field(default=32, ge=1, le=1024)
@@ -66,7 +86,7 @@ class OperatorSettings(BaseSettings):
     webhook_mutating_configuration: str = ""
     webhook_validating_configuration: str = ""
 
-    @field_validator("namespaces", mode="before")
+    @field_validator("namespaces", "metrics_namespaces", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         if isinstance(value, str):

@@ -131,7 +131,7 @@ async def test_no_port_of_the_operator_takes_an_order() -> None:
                     assert await status_of(base + path, method) in (404, 405)
 
 
-async def test_the_admission_server_has_its_two_paths_alone() -> None:
+async def test_the_admission_server_has_its_three_paths_alone() -> None:
     server = AdmissionServer(catalog=InjectionCatalog(), never_namespaces=())
     await server.start(host="127.0.0.1", port=0, context=serving_context())
     try:
@@ -143,7 +143,11 @@ async def test_the_admission_server_has_its_two_paths_alone() -> None:
         ]
     finally:
         await server.stop()
-    assert routes == [("POST", "/inject-pod"), ("POST", "/validate-simworkload")]
+    assert routes == [
+        ("POST", "/inject-pod"),
+        ("POST", "/validate-simworkload"),
+        ("POST", "/validate-sliminference"),
+    ]
 
 
 @pytest.fixture

@@ -81,7 +81,8 @@ def test_two_installs_share_no_cluster_scoped_name(
         }
 
     shared = names(*first) & names(*second)
-    assert shared == {("CustomResourceDefinition", "simworkloads.slimscale.dev")}
+    kinds = ("simworkloads", "sliminferences")
+    assert shared == {("CustomResourceDefinition", f"{kind}.slimscale.dev") for kind in kinds}
 
 
 def test_two_installs_in_one_namespace_share_no_name_at_all() -> None:

@@ -6,7 +6,12 @@ from typing import Any
 import pytest
 
 from slimscale.act.permissions import PERMISSIONS, Scope
-from slimscale.api.names import LABEL_INJECT, WEBHOOK_INJECT_PATH, WEBHOOK_VALIDATE_PATH
+from slimscale.api.names import (
+    LABEL_INJECT,
+    WEBHOOK_INJECT_PATH,
+    WEBHOOK_VALIDATE_INFERENCE_PATH,
+    WEBHOOK_VALIDATE_PATH,
+)
 from tests.support.helm import Document, render
 
 pytestmark = pytest.mark.timeout(900)
@@ -139,21 +144,26 @@ def test_the_pod_webhook_can_hold_nothing_up(values: str) -> None:
 
 
 @pytest.mark.parametrize("values", ["default", "namespaced", "everything"])
-def test_the_validating_webhook_sees_our_own_kind_alone(values: str) -> None:
-    [webhook] = webhooks(values, "ValidatingWebhookConfiguration")
-    assert (webhook["failurePolicy"], webhook["timeoutSeconds"]) == ("Ignore", 2)
-    [rule] = webhook["rules"]
-    assert (rule["apiGroups"], rule["resources"]) == (["slimscale.dev"], ["simworkloads"])
-    assert webhook["clientConfig"]["service"]["path"] == WEBHOOK_VALIDATE_PATH
+def test_the_validating_webhooks_see_our_own_kinds_alone(values: str) -> None:
+    paths = {}
+    for webhook in webhooks(values, "ValidatingWebhookConfiguration"):
+        assert (webhook["failurePolicy"], webhook["timeoutSeconds"]) == ("Ignore", 2)
+        [rule] = webhook["rules"]
+        assert rule["apiGroups"] == ["slimscale.dev"]
+        paths[tuple(rule["resources"])] = webhook["clientConfig"]["service"]["path"]
+    assert paths == {
+        ("simworkloads",): WEBHOOK_VALIDATE_PATH,
+        ("sliminferences",): WEBHOOK_VALIDATE_INFERENCE_PATH,
+    }
 
 
 def test_webhooks_of_a_namespaced_install_select_its_namespaces_alone() -> None:
     for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
-        [webhook] = webhooks("namespaced", kind)
-        chosen = [
-            e for e in webhook["namespaceSelector"]["matchExpressions"] if e["operator"] == "In"
-        ]
-        assert [e["values"] for e in chosen] == [["sims", "more-sims"]]
+        for webhook in webhooks("namespaced", kind):
+            chosen = [
+                e for e in webhook["namespaceSelector"]["matchExpressions"] if e["operator"] == "In"
+            ]
+            assert [e["values"] for e in chosen] == [["sims", "more-sims"]]
 
 
 def test_without_cluster_rights_the_chart_makes_the_certificate_itself() -> None:
@@ -166,8 +176,10 @@ def test_without_cluster_rights_the_chart_makes_the_certificate_itself() -> None
     bundle = bundle_from_secret(secret["data"])
     assert bundle is not None, "the operator would issue another one, which nobody trusts"
     for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
-        [webhook] = webhooks("namespaced", kind)
-        assert base64.b64decode(webhook["clientConfig"]["caBundle"]) == bundle.ca_certificate
+        found = webhooks("namespaced", kind)
+        assert found
+        for webhook in found:
+            assert base64.b64decode(webhook["clientConfig"]["caBundle"]) == bundle.ca_certificate
 
 
 def test_the_charts_certificate_is_for_the_names_that_the_operator_wants() -> None:
@@ -202,24 +214,38 @@ def test_every_policy_is_bound_and_holds_for_the_operator_alone() -> None:
     assert {b["spec"]["policyName"] for b in bindings} == {p["metadata"]["name"] for p in policies}
     assert all(b["spec"]["validationActions"] == ["Deny"] for b in bindings)
     for policy in policies:
-        [condition] = policy["spec"]["matchConditions"]
-        assert condition["expression"] == (
+        # further conditions only leave something to another policy
+        conditions = policy["spec"]["matchConditions"]
+        assert [c["expression"] for c in conditions if c["name"] == "is-the-operator"] == [
             "request.userInfo.username == 'system:serviceaccount:slimscale:slimscale-operator'"
-        )
+        ]
 
 
-def test_every_patch_of_foreign_objects_meets_a_policy() -> None:
+def test_every_write_of_objects_that_may_be_foreign_meets_a_policy() -> None:
+    operations = {"CREATE": "create", "UPDATE": "patch", "DELETE": "delete"}
     covered = {
-        f"{group}/{resource}"
+        (resource, operations[operation])
         for policy in of_kind(render(), "ValidatingAdmissionPolicy")
         for rule in policy["spec"]["matchConstraints"]["resourceRules"]
-        for group in rule["apiGroups"]
         for resource in rule["resources"]
+        for operation in rule["operations"]
     }
-    patched = {
-        f"{rule.api_group}/{rule.resource}"
+    written = {
+        (rule.resource, verb)
         for rule in PERMISSIONS
-        if "patch" in rule.verbs and not rule.names
+        for verb in rule.verbs
+        if verb in operations.values() and rule.scope is not Scope.OWN and not rule.names
     }
-    ours = {"slimscale.dev/simworkloads/status", "/configmaps", "/events"}
-    assert patched - ours == covered
+    ours = {
+        ("simworkloads/status", "patch"), ("sliminferences/status", "patch"),
+        ("events", "create"), ("events", "patch"),
+    }  # fmt: skip
+    assert written - ours - covered == set()
+
+
+def test_the_resources_of_a_policy_are_in_its_groups() -> None:
+    known = {(rule.api_group, rule.resource) for rule in PERMISSIONS}
+    for policy in of_kind(render(), "ValidatingAdmissionPolicy"):
+        for rule in policy["spec"]["matchConstraints"]["resourceRules"]:
+            for resource in rule["resources"]:
+                assert any((group, resource) in known for group in rule["apiGroups"]), resource

@@ -1,6 +1,7 @@
 """What is derived from code says what the code says."""
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 import yaml
 
 from slimscale.api.crd import simworkload_crd
+from slimscale.api.sliminference_crd import sliminference_crd
 from slimscale.cli.generate import checkout_root, generate, generated_files
 from tests.support.helm import ROOT, render
 
@@ -61,16 +63,25 @@ def test_the_checkout_is_found_from_the_package() -> None:
     assert checkout_root() == ROOT
 
 
-def test_the_charts_crd_is_the_committed_one() -> None:
-    committed: dict[str, Any] = yaml.safe_load((ROOT / CRD_FILE).read_text())
-    [rendered] = [d for d in render() if d["kind"] == "CustomResourceDefinition"]
+@pytest.mark.parametrize("make", [simworkload_crd, sliminference_crd])
+def test_the_charts_crds_are_the_committed_ones(make: Callable[[], dict[str, Any]]) -> None:
+    wanted = make()
+    plural = wanted["spec"]["names"]["plural"]
+    committed: dict[str, Any] = yaml.safe_load((ROOT / f"crds/{plural}.yaml").read_text())
+    name = wanted["metadata"]["name"]
+    [rendered] = [
+        d
+        for d in render()
+        if d["kind"] == "CustomResourceDefinition" and d["metadata"]["name"] == name
+    ]
     rendered = copy.deepcopy(rendered)
     assert rendered["metadata"].pop("labels")["helm.sh/chart"].startswith("slimscale-")
     assert rendered["metadata"]["annotations"].pop("helm.sh/resource-policy") == "keep"
-    assert rendered == committed == simworkload_crd()
+    assert rendered == committed == wanted
 
 
 def test_the_crd_goes_with_the_chart_only_where_keep_is_off() -> None:
-    [rendered] = [d for d in render(values="everything") if d["kind"] == "CustomResourceDefinition"]
-    assert "helm.sh/resource-policy" not in rendered["metadata"]["annotations"]
+    rendered = [d for d in render(values="everything") if d["kind"] == "CustomResourceDefinition"]
+    assert len(rendered) == 2
+    assert not any("helm.sh/resource-policy" in d["metadata"]["annotations"] for d in rendered)
     assert not [d for d in render(values="minimal") if d["kind"] == "CustomResourceDefinition"]

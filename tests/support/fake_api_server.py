@@ -28,7 +28,10 @@ _RESOURCES = {
     "/apis/apiextensions.k8s.io/v1": [
         ("customresourcedefinitions", "CustomResourceDefinition", False)
     ],
-    "/apis/slimscale.dev/v1alpha1": [("simworkloads", "SimWorkload", True)],
+    "/apis/slimscale.dev/v1alpha1": [
+        ("simworkloads", "SimWorkload", True),
+        ("sliminferences", "SlimInference", True),
+    ],
 }
 _GONE = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
 _VERBS = ["get", "list", "watch", "create", "update", "patch", "delete"]

@@ -159,7 +159,7 @@ class FakeKube:
         thing["metadata"] = {**stored["metadata"], **thing["metadata"]}
         return self._store(address, thing, "MODIFIED")
 
-    async def apply(self, path: str, body: Json, *, force: bool = False) -> Json:
+    async def apply(self, path: str, body: Json, *, force: bool = False, manager: str = "") -> Json:
         self._record("patch", path, body)
         address = _parse(path)
         if self.peek(path) is None:
@@ -315,9 +315,8 @@ def _are_named(entries: Any) -> bool:
 def _selected(thing: Json, label_selector: str, field_selector: str) -> bool:
     labels = thing["metadata"].get("labels") or {}
     for term in filter(None, label_selector.split(",")):
-        key, _, value = term.partition("=")
-        assert value, f"the fake knows equality only, not {term!r}"
-        if labels.get(key) != value:
+        key, equals, value = term.partition("=")
+        if key not in labels or (equals and labels[key] != value):
             return False
     for term in filter(None, field_selector.split(",")):
         path, _, value = term.partition("=")

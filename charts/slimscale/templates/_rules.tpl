@@ -8,18 +8,26 @@
 - apiGroups: ["slimscale.dev"]
   resources: ["simworkloads/status"]
   verbs: ["patch"]
-# target pods are read; patch sets the one annotation slimscale.dev/threads
+# the custom resources themselves
+- apiGroups: ["slimscale.dev"]
+  resources: ["sliminferences"]
+  verbs: ["get", "list", "watch"]
+# to say what is and why
+- apiGroups: ["slimscale.dev"]
+  resources: ["sliminferences/status"]
+  verbs: ["patch"]
+# target pods are read; patch sets annotations of slimscale.dev and, on our own pods, the deletion cost; delete replaces one of our own whose GPU is lost
 - apiGroups: [""]
   resources: ["pods"]
-  verbs: ["get", "list", "watch", "patch"]
+  verbs: ["get", "list", "watch", "patch", "delete"]
 # CPU of the named container, in place
 - apiGroups: [""]
   resources: ["pods/resize"]
   verbs: ["patch"]
-# targets; patch in the modes Rollout and InPlaceOrRollout
+# targets; patch in the modes Rollout and InPlaceOrRollout; router and pools are our own
 - apiGroups: ["apps"]
   resources: ["deployments"]
-  verbs: ["get", "list", "watch", "patch"]
+  verbs: ["get", "list", "watch", "create", "patch", "delete"]
 # targets; patch in the modes Rollout and InPlaceOrRollout
 - apiGroups: ["apps"]
   resources: ["statefulsets"]
@@ -48,10 +56,42 @@
 - apiGroups: ["autoscaling.k8s.io"]
   resources: ["verticalpodautoscalers"]
   verbs: ["list"]
-# learned state, one a SimWorkload, owned by it
+# learned state and the configuration of SlimInferences; read by our label alone
 - apiGroups: [""]
   resources: ["configmaps"]
-  verbs: ["get", "create", "patch"]
+  verbs: ["get", "list", "watch", "create", "patch"]
+# the front door of a SlimInference and the list of its pods
+- apiGroups: [""]
+  resources: ["services"]
+  verbs: ["get", "list", "watch", "create", "patch"]
+# of a SlimInference's router
+- apiGroups: [""]
+  resources: ["serviceaccounts"]
+  verbs: ["get", "list", "create", "patch"]
+# the router's right to read EndpointSlices; the API server lets us give away no other
+- apiGroups: ["rbac.authorization.k8s.io"]
+  resources: ["roles"]
+  verbs: ["get", "list", "create", "patch"]
+# gives the router's account its role
+- apiGroups: ["rbac.authorization.k8s.io"]
+  resources: ["rolebindings"]
+  verbs: ["get", "list", "create", "patch"]
+# never read by us: nobody may give away a right that he lacks
+- apiGroups: ["discovery.k8s.io"]
+  resources: ["endpointslices"]
+  verbs: ["get", "list", "watch"]
+# only routers reach the pods of a SlimInference
+- apiGroups: ["networking.k8s.io"]
+  resources: ["networkpolicies"]
+  verbs: ["get", "list", "create", "patch"]
+# one pod of a SlimInference at a time leaves a node that is drained
+- apiGroups: ["policy"]
+  resources: ["poddisruptionbudgets"]
+  verbs: ["get", "list", "create", "patch", "delete"]
+# where the Prometheus operator is installed
+- apiGroups: ["monitoring.coreos.com"]
+  resources: ["servicemonitors"]
+  verbs: ["get", "list", "create", "patch"]
 # transitions, for kubectl describe
 - apiGroups: [""]
   resources: ["events"]

@@ -94,7 +94,7 @@ def memo_config_map(*, namespace: str, name: str, uid: str, parts: Mapping[str, 
 def event_body(
     involved: Json, *, kind: str, reason: str, message: str, now_seconds: float, reporter: str
 ) -> Json:
-    """A core/v1 Event about a SimWorkload. kind: Normal or Warning."""
+    """A core/v1 Event about a custom resource of ours. kind: Normal or Warning."""
     metadata: Json = involved["metadata"]
     uid, stamp = str(metadata.get("uid", "")), rfc3339(now_seconds)
     text = json.dumps([uid, kind, reason, message, now_seconds])
@@ -108,7 +108,7 @@ def event_body(
         },
         "involvedObject": {
             "apiVersion": API_VERSION,
-            "kind": SIMWORKLOAD_KIND,
+            "kind": involved.get("kind", SIMWORKLOAD_KIND),
             "name": metadata["name"],
             "namespace": metadata["namespace"],
             "uid": uid,

@@ -31,6 +31,7 @@ _SILENT = frozenset(
         Reason.RESIZE_IN_PROGRESS,
         Reason.PROGRESSING,
         Reason.NOT_APPLIED,
+        Reason.STARTING,
     }
 )
 _TOLD = (
@@ -39,6 +40,8 @@ _TOLD = (
     ConditionType.METRICS_AVAILABLE,
     ConditionType.NO_CONFLICT,
     ConditionType.APPLIED,
+    ConditionType.ROUTER_AVAILABLE,
+    ConditionType.POOLS_AVAILABLE,
 )
 
 

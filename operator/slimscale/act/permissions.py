@@ -6,7 +6,7 @@ A test compares it with the chart, another one with what the code was seen to ca
 from dataclasses import dataclass
 from enum import StrEnum
 
-from slimscale.api.names import GROUP, SIMWORKLOAD_PLURAL
+from slimscale.api.names import GROUP, SIMWORKLOAD_PLURAL, SLIMINFERENCE_PLURAL
 
 __all__ = ["PERMISSIONS", "Permission", "Scope", "allowed"]
 
@@ -49,15 +49,22 @@ PERMISSIONS: tuple[Permission, ...] = (
         GROUP, f"{SIMWORKLOAD_PLURAL}/status", ("patch",), Scope.WATCHED, "to say what is and why"
     ),
     Permission(
-        "", "pods", (*_READ, "patch"), Scope.WATCHED,
-        "target pods are read; patch sets the one annotation slimscale.dev/threads",
+        GROUP, SLIMINFERENCE_PLURAL, _READ, Scope.WATCHED, "the custom resources themselves"
+    ),
+    Permission(
+        GROUP, f"{SLIMINFERENCE_PLURAL}/status", ("patch",), Scope.WATCHED, "to say what is and why"
+    ),
+    Permission(
+        "", "pods", (*_READ, "patch", "delete"), Scope.WATCHED,
+        "target pods are read; patch sets annotations of slimscale.dev and, on our own pods, the"
+        " deletion cost; delete replaces one of our own whose GPU is lost",
     ),
     Permission(
         "", "pods/resize", ("patch",), Scope.WATCHED, "CPU of the named container, in place"
     ),
     Permission(
-        "apps", "deployments", (*_READ, "patch"), Scope.WATCHED,
-        "targets; patch in the modes Rollout and InPlaceOrRollout",
+        "apps", "deployments", (*_READ, "create", "patch", "delete"), Scope.WATCHED,
+        "targets; patch in the modes Rollout and InPlaceOrRollout; router and pools are our own",
     ),
     Permission(
         "apps", "statefulsets", (*_READ, "patch"), Scope.WATCHED,
@@ -79,8 +86,40 @@ PERMISSIONS: tuple[Permission, ...] = (
         "a VPA on the target owns the same fields",
     ),
     Permission(
-        "", "configmaps", ("get", "create", "patch"), Scope.WATCHED,
-        "learned state, one a SimWorkload, owned by it",
+        "", "configmaps", (*_READ, "create", "patch"), Scope.WATCHED,
+        "learned state and the configuration of SlimInferences; read by our label alone",
+    ),
+    Permission(
+        "", "services", (*_READ, "create", "patch"), Scope.WATCHED,
+        "the front door of a SlimInference and the list of its pods",
+    ),
+    Permission(
+        "", "serviceaccounts", ("get", "list", "create", "patch"), Scope.WATCHED,
+        "of a SlimInference's router",
+    ),
+    Permission(
+        "rbac.authorization.k8s.io", "roles", ("get", "list", "create", "patch"), Scope.WATCHED,
+        "the router's right to read EndpointSlices; the API server lets us give away no other",
+    ),
+    Permission(
+        "rbac.authorization.k8s.io", "rolebindings", ("get", "list", "create", "patch"),
+        Scope.WATCHED, "gives the router's account its role",
+    ),
+    Permission(
+        "discovery.k8s.io", "endpointslices", _READ, Scope.WATCHED,
+        "never read by us: nobody may give away a right that he lacks",
+    ),
+    Permission(
+        "networking.k8s.io", "networkpolicies", ("get", "list", "create", "patch"), Scope.WATCHED,
+        "only routers reach the pods of a SlimInference",
+    ),
+    Permission(
+        "policy", "poddisruptionbudgets", ("get", "list", "create", "patch", "delete"),
+        Scope.WATCHED, "one pod of a SlimInference at a time leaves a node that is drained",
+    ),
+    Permission(
+        "monitoring.coreos.com", "servicemonitors", ("get", "list", "create", "patch"),
+        Scope.WATCHED, "where the Prometheus operator is installed",
     ),
     Permission("", "events", ("create", "patch"), Scope.WATCHED, "transitions, for kubectl describe"),
     Permission("", "nodes", ("get", "list"), Scope.CLUSTER, "room for a resize"),

@@ -11,7 +11,7 @@ from slimscale.domain.observation import ConflictKind, Observation
 from slimscale.domain.plan import ApplyResult, Plan, PodState
 from slimscale.kubeapi.ports import Json
 
-__all__ = ["conditions_of", "invalid_conditions"]
+__all__ = ["ConditionRow", "conditions_of", "dated", "invalid_conditions"]
 
 MESSAGE_LIMIT = 1024
 _METRICS_GOOD = frozenset({Reason.METRICS_FOUND, Reason.METRICS_PARTIAL, Reason.IDLE})
@@ -38,7 +38,7 @@ _MOVING = frozenset(
     }
 )
 
-_Row = tuple[ConditionType, str, str, str]
+ConditionRow = tuple[ConditionType, str, str, str]
 """(type, status, reason, message)"""
 
 
@@ -53,7 +53,7 @@ def conditions_of(
     now_seconds: float,
 ) -> list[Json]:
     """All seven; lastTransitionTime moves only when a status does."""
-    rows: list[_Row] = [
+    rows: list[ConditionRow] = [
         (ConditionType.SPEC_VALID, "True", Reason.VALID, ""),
         _target_resolved(observation),
         _metrics_available(observation, decision),
@@ -62,7 +62,7 @@ def conditions_of(
         _applied(observation, plan, result, spec),
     ]
     rows.insert(0, _ready(rows, decision, spec))
-    return _dated(rows, observation.generation, previous, now_seconds)
+    return dated(rows, observation.generation, previous, now_seconds)
 
 
 def invalid_conditions(
@@ -75,16 +75,16 @@ def invalid_conditions(
     """SpecValid and Ready are False; the others are kept, with the generation they were seen at."""
     before = list(previous)
     message = "; ".join(problems) or "the spec is not valid"
-    rows: list[_Row] = [
+    rows: list[ConditionRow] = [
         (ConditionType.READY, "False", Reason.INVALID, message),
         (ConditionType.SPEC_VALID, "False", Reason.INVALID, message),
     ]
     changed = {row[0].value for row in rows}
     kept = [dict(c) for c in before if c.get("type") not in changed]
-    return _dated(rows, generation, before, now_seconds) + kept
+    return dated(rows, generation, before, now_seconds) + kept
 
 
-def _target_resolved(observation: Observation) -> _Row:
+def _target_resolved(observation: Observation) -> ConditionRow:
     kind = ConditionType.TARGET_RESOLVED
     target = observation.target
     if target is None:
@@ -96,7 +96,7 @@ def _target_resolved(observation: Observation) -> _Row:
     return kind, "True", Reason.TARGET_FOUND, words
 
 
-def _metrics_available(observation: Observation, decision: Decision) -> _Row:
+def _metrics_available(observation: Observation, decision: Decision) -> ConditionRow:
     kind = ConditionType.METRICS_AVAILABLE
     reason, message = decision.metrics_reason, decision.metrics_message
     if observation.target is None:
@@ -106,12 +106,12 @@ def _metrics_available(observation: Observation, decision: Decision) -> _Row:
     return kind, "Unknown" if reason == Reason.WARMING_UP else "False", reason, message
 
 
-def _recommendation(decision: Decision) -> _Row:
+def _recommendation(decision: Decision) -> ConditionRow:
     status = "False" if decision.target is None else "True"
     return ConditionType.RECOMMENDATION_PROVIDED, status, decision.reason, decision.message
 
 
-def _no_conflict(observation: Observation, plan: Plan, spec: SimWorkloadSpec) -> _Row:
+def _no_conflict(observation: Observation, plan: Plan, spec: SimWorkloadSpec) -> ConditionRow:
     """LimitsOnly leaves the requests to an HPA or a VPA: then the two do not meet."""
     kind = ConditionType.NO_CONFLICT
     limits_only = spec.cpu.controlled_values is ControlledValues.LIMITS_ONLY
@@ -132,7 +132,7 @@ def _no_conflict(observation: Observation, plan: Plan, spec: SimWorkloadSpec) ->
 
 def _applied(
     observation: Observation, plan: Plan, result: ApplyResult, spec: SimWorkloadSpec
-) -> _Row:
+) -> ConditionRow:
     kind = ConditionType.APPLIED
     if observation.target is None or not plan.progress:
         return kind, "Unknown", Reason.NO_PODS, "there are no pods to apply anything to"
@@ -156,7 +156,7 @@ def _applied(
     return kind, "True", Reason.ALL_ACKNOWLEDGED, f"all {len(states)} pods"
 
 
-def _ready(rows: list[_Row], decision: Decision, spec: SimWorkloadSpec) -> _Row:
+def _ready(rows: list[ConditionRow], decision: Decision, spec: SimWorkloadSpec) -> ConditionRow:
     kind = ConditionType.READY
     by_kind = {row[0]: row for row in rows}
     if spec.suspend:
@@ -185,8 +185,11 @@ def _ready(rows: list[_Row], decision: Decision, spec: SimWorkloadSpec) -> _Row:
     return kind, "False", reason, message
 
 
-def _dated(
-    rows: list[_Row], generation: int, previous: Iterable[Mapping[str, Any]], now_seconds: float
+def dated(
+    rows: list[ConditionRow],
+    generation: int,
+    previous: Iterable[Mapping[str, Any]],
+    now_seconds: float,
 ) -> list[Json]:
     before = {c.get("type"): c for c in previous}
     conditions: list[Json] = []

@@ -15,6 +15,8 @@ class ConditionType(StrEnum):
     RECOMMENDATION_PROVIDED = "RecommendationProvided"
     NO_CONFLICT = "NoConflict"
     APPLIED = "Applied"
+    ROUTER_AVAILABLE = "RouterAvailable"
+    POOLS_AVAILABLE = "PoolsAvailable"
 
 
 class Reason(StrEnum):
@@ -68,3 +70,17 @@ class Reason(StrEnum):
     NOT_APPLIED = "NotApplied"
     ROLLING_OUT = "RollingOut"
     ROLLOUT_FAILED = "RolloutFailed"
+    # Applied, of a SlimInference
+    CHILDREN_APPLIED = "ChildrenApplied"
+    NAME_TAKEN = "NameTaken"
+    CHILD_REFUSED = "ChildRefused"
+    CHILD_NOT_WRITTEN = "ChildNotWritten"
+    # RouterAvailable, PoolsAvailable
+    AVAILABLE = "Available"
+    SCALED_TO_ZERO = "ScaledToZero"
+    STARTING = "Starting"
+    PODS_MISSING = "PodsMissing"
+    UNSCHEDULABLE = "Unschedulable"
+    IMAGE_PULL_FAILED = "ImagePullFailed"
+    CRASH_LOOP = "CrashLoop"
+    QUOTA_EXCEEDED = "QuotaExceeded"

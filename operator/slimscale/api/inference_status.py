@@ -10,7 +10,7 @@ __all__ = ["DECISIONS_KEPT", "PoolStatus", "ScalingDecision", "SlimInferenceStat
 __all__ += ["WidthShare"]
 
 DECISIONS_KEPT = 5
-_MAX_POOLS = 16
+_MAX_POOLS = 8
 _MAX_WIDTHS = 16
 
 

@@ -19,7 +19,7 @@ from slimscale.api.simworkload import ObjectMeta
 __all__ = ["MAX_POOLS", "MAX_WIDTHS", "Pool", "Resources", "ScalingOwner", "SlimInference"]
 __all__ += ["ModelSource", "SlimInferenceSpec", "Toleration"]
 
-MAX_POOLS = 16
+MAX_POOLS = 8
 MAX_WIDTHS = 16
 MAX_REPLICAS = 1000
 
@@ -112,11 +112,14 @@ class Model(KubeModel):
 class Toleration(KubeModel):
     """As in a pod."""
 
-    key: str = Field(default="", max_length=253, description="Empty with Exists: every taint.")
+    key: str = Field(
+        default="", max_length=253, pattern=r"^([a-z0-9.-]{1,189}/)?[A-Za-z0-9._-]{0,63}$",
+        description="Empty with Exists: every taint.",
+    )  # fmt: skip
     operator: Literal["Exists", "Equal"] = Field(
         default="Equal", description="Whether the value counts."
     )
-    value: str = Field(default="", max_length=63, description="Value of the taint.")
+    value: LabelText = Field(default="", description="Value of the taint.")
     effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = Field(
         default="", description="Effect of the taint; empty: every one."
     )
@@ -129,10 +132,10 @@ class Resources(KubeModel):
     """What a container asks for and may use at most: cpu, memory, nvidia.com/gpu."""
 
     requests: dict[QualifiedName, Quantity] = Field(
-        default_factory=dict, max_length=8, description="What is set aside for it."
+        default_factory=dict, max_length=4, description="What is set aside for it."
     )
     limits: dict[QualifiedName, Quantity] = Field(
-        default_factory=dict, max_length=8, description="What it gets at most; GPUs belong here."
+        default_factory=dict, max_length=4, description="What it gets at most; GPUs belong here."
     )
 
     @model_validator(mode="after")
@@ -149,10 +152,10 @@ class Pool(KubeModel):
 
     name: PoolName = Field(description="Name of the pool.")
     node_selector: dict[QualifiedName, LabelText] = Field(
-        default_factory=dict, max_length=16, description="Labels that its nodes have."
+        default_factory=dict, max_length=6, description="Labels that its nodes have."
     )
     tolerations: list[Toleration] = Field(
-        default_factory=list, max_length=16, description="Taints that its pods tolerate."
+        default_factory=list, max_length=4, description="Taints that its pods tolerate."
     )
     resources: Resources = Field(
         default=Resources(), description="Of the model server in each pod."
@@ -194,7 +197,7 @@ class Slo(KubeModel):
         default=0.0, ge=0, le=1, description="Widths below it are not used, unless a request asks."
     )
     classes: dict[Label, Milliseconds] = Field(
-        default_factory=dict, max_length=16,
+        default_factory=dict, max_length=8,
         description="Named latencies that a request may ask for by header.",
     )  # fmt: skip
 

@@ -10,6 +10,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
+from slimscale.act.inference_metrics import InferenceMetrics
 from slimscale.act.metrics import OperatorMetrics
 from slimscale.act.permissions import PERMISSIONS, Permission, Scope
 from slimscale.domain.contract import MetricName
@@ -100,8 +101,10 @@ def permissions_reference() -> str:
     ]
     text = (
         "The chart's Roles hold these rules and no other. A ValidatingAdmissionPolicy of the chart"
-        " narrows `patch` further: on pods to annotations of slimscale.dev, on pods/resize to CPU,"
-        " on workloads to thread variables and CPU of the template's containers."
+        " narrows them further: on pods to annotations of slimscale.dev, on pods/resize to CPU,"
+        " on workloads to thread variables and CPU of the template's containers. What a SlimInference"
+        " is made of may be written whole, but only objects that carry our label and name one as"
+        " their owner; their pods hold no token, no host and no privilege."
     )
     return f"# Permissions\n\n{_NOTICE}\n\n{text}\n\n" + "\n".join(rows) + "\n"
 
@@ -162,10 +165,11 @@ def metrics_reference() -> str:
 def _operator_metrics() -> Iterable[tuple[str, str, str, str]]:
     """Name as it is served, type, labels, words."""
     registry = CollectorRegistry()
-    kept = OperatorMetrics(registry)
+    kept = (OperatorMetrics(registry), InferenceMetrics(registry))
     labels = {
         metric._name: metric._labelnames
-        for metric in vars(kept).values()
+        for part in kept
+        for metric in vars(part).values()
         if isinstance(metric, MetricWrapperBase)
     }
     for family in sorted(registry.collect(), key=lambda family: family.name):

@@ -14,10 +14,11 @@ from prometheus_client import CollectorRegistry
 from pydantic import ValidationError
 
 from slimscale.act.metrics import OperatorMetrics
-from slimscale.api.names import API_VERSION, SIMWORKLOAD_PLURAL
+from slimscale.api.names import API_VERSION, SIMWORKLOAD_PLURAL, SLIMINFERENCE_PLURAL
 from slimscale.api.simworkload import SimWorkload
 from slimscale.controllers.clock import SystemClock
 from slimscale.controllers.heartbeat import HealthLimits, Heartbeat
+from slimscale.controllers.inference_context import InferencePart, build_inference
 from slimscale.controllers.injection_catalog import InjectionCatalog, entry_from_status
 from slimscale.controllers.leadership import Leadership, LeaseTimes
 from slimscale.controllers.pod_watch import PodWatches
@@ -29,6 +30,7 @@ from slimscale.domain.clock import Clock
 from slimscale.exceptions import SlimError
 from slimscale.kubeapi.client import AioKubeClient, load_configuration
 from slimscale.kubeapi.ports import Json
+from slimscale.observe.inference import RouterSource
 from slimscale.observe.observer import Observer
 from slimscale.observe.prometheus import PrometheusReader
 from slimscale.observe.sampling import SampleSource
@@ -43,6 +45,7 @@ _LOOP_BEAT_SECONDS = 1.0
 _LEASE_LOST_EXIT_CODE = 75
 _RUN_LIMIT_SECONDS = 120.0
 _API_POLL_SECONDS = 2.0
+_SECOND_KIND_POLLS = 15
 
 MakeStages = Callable[..., Stages]
 """Takes (client, clock, observer, metrics, name of the pod, predictor=)."""
@@ -72,6 +75,7 @@ class AppContext:
     observer: Observer
     pods: PodWatches
     stages: Stages
+    inference: InferencePart
     closers: list[Callable[[], Awaitable[None]]]
 
     async def run(self) -> None:
@@ -80,16 +84,20 @@ class AppContext:
             group.create_task(self._beat(), name="loop-beat")
             # Listed before there is a lease: the webhook answers, and probes say ready, meanwhile.
             group.create_task(self.resync.run(), name="resync")
+            group.create_task(self.inference.run_reads(), name="inference")
             if self.leadership is not None:
                 group.create_task(self.leadership.run(), name="lease")
                 await self.leadership.acquired()
             group.create_task(self.queue.run(), name="queue")
+            group.create_task(self.inference.queue.run(), name="inference queue")
 
     async def wait_for_api(self) -> None:
-        """Until the API server knows SimWorkloads: kopf looks once and would never watch them.
+        """Until the API server knows our kinds: kopf looks once and would never watch them later.
 
-        Installed in one go, the operator may start before its CRD is established.
+        Installed in one go, the operator may start before its CRDs are established. For the second
+        one it waits half a minute only: an older install may have the first alone.
         """
+        polls = 0
         while True:
             try:
                 known = await self.client.get(f"/apis/{API_VERSION}")
@@ -98,7 +106,12 @@ class AppContext:
                 known = None
             names = [resource.get("name") for resource in (known or {}).get("resources") or []]
             if SIMWORKLOAD_PLURAL in names:
-                return
+                if SLIMINFERENCE_PLURAL in names:
+                    return
+                polls += 1
+                if polls > _SECOND_KIND_POLLS:
+                    _log.error("the CRD of SlimInference is not installed; apply it and restart")
+                    return
             self.heartbeat.outage(WATCH_NAME)
             await asyncio.sleep(_API_POLL_SECONDS)
 
@@ -111,6 +124,7 @@ class AppContext:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_FLUSH_SECONDS):
                     await self.stages.memo.flush()
+                    await self.inference.memo.flush()
         if self.leadership is not None:
             await self.leadership.release()
         for close in reversed(self.closers):
@@ -124,8 +138,10 @@ class AppContext:
 
     def _tell_watch_ages(self) -> None:
         ages = self.heartbeat.ages_seconds()
-        pods = [age for watch, age in ages.items() if watch != WATCH_NAME]
+        kinds = (WATCH_NAME, SLIMINFERENCE_PLURAL)
+        pods = [age for watch, age in ages.items() if watch not in kinds]
         self.metrics.watch_age.labels(WATCH_NAME).set(ages.get(WATCH_NAME, 0.0))
+        self.metrics.watch_age.labels(SLIMINFERENCE_PLURAL).set(ages.get(kinds[1], 0.0))
         self.metrics.watch_age.labels("pods").set(max(pods, default=0.0))  # the worst of all
 
 
@@ -137,11 +153,12 @@ async def build_context(
     clock: Clock | None = None,
     rng: Random | None = None,
     pods_source: SampleSource | None = None,
+    routers: RouterSource | None = None,
     on_lease_lost: Callable[[str], None] = exit_now,
 ) -> AppContext:
     """Build all parts; nothing runs yet. Call inside the event loop.
 
-    pods_source: instead of asking the pods over HTTP.
+    pods_source, routers: instead of asking the pods over HTTP.
 
     Raises:
         Unavailable: no way to a cluster.
@@ -217,6 +234,18 @@ async def build_context(
         interval_seconds=settings.resync_seconds,
         on_first=lambda items: fill_catalog(catalog, items),
     )
+    inference = build_inference(
+        client,
+        clock,
+        settings,
+        heartbeat=heartbeat,
+        registry=registry,
+        metrics=metrics,
+        lease_held=leadership.held if leadership is not None else lambda: True,
+        rng=rng,
+        closers=closers,
+        routers=routers,
+    )
     return AppContext(
         settings=settings,
         configuration=configuration,
@@ -233,6 +262,7 @@ async def build_context(
         observer=observer,
         pods=pods,
         stages=stages,
+        inference=inference,
         closers=closers,
     )
 

@@ -20,7 +20,7 @@ from slimscale.kubeapi.ports import Json, KubeClient
 __all__ = ["WATCH_NAME", "Resync", "WatchAudit", "key_of"]
 
 WATCH_NAME = SIMWORKLOAD_PLURAL
-"""Of kopf's watch, in the heartbeat."""
+"""Of kopf's watch of SimWorkloads, in the heartbeat; another kind's has its plural too."""
 _log = logging.getLogger(__name__)
 _BACKOFF = Backoff(first_seconds=1.0, cap_seconds=30.0)
 
@@ -33,14 +33,15 @@ def key_of(thing: Json) -> Key:
 class WatchAudit:
     """Compares what lists show with what the watch told."""
 
-    def __init__(self, heartbeat: Heartbeat) -> None:
+    def __init__(self, heartbeat: Heartbeat, watch: str = WATCH_NAME) -> None:
         self._heartbeat = heartbeat
+        self._watch = watch
         self._heard: dict[Key, str] = {}
         self._missing: dict[Key, str] = {}
 
     def heard(self, thing: Json, *, deleted: bool = False) -> None:
         """The watch told of an object."""
-        self._heartbeat.beat(WATCH_NAME)
+        self._heartbeat.beat(self._watch)
         if deleted:
             self._heard.pop(key_of(thing), None)
         else:
@@ -58,7 +59,7 @@ class WatchAudit:
         if deaf:
             _log.warning("the watch has not told of a change that lists show")
         else:
-            self._heartbeat.beat(WATCH_NAME)
+            self._heartbeat.beat(self._watch)
 
 
 class Resync:
@@ -73,8 +74,12 @@ class Resync:
         rng: Random,
         interval_seconds: float = 60.0,
         on_first: Callable[[list[Json]], None] = lambda _items: None,
+        plural: str = SIMWORKLOAD_PLURAL,
     ) -> None:
-        """namespaces empty: all. on_first gets the first list, before anything is woken."""
+        """namespaces empty: all. on_first gets the first list, before anything is woken.
+
+        plural: of the custom resource, which names its watch too.
+        """
         self._client = client
         self._namespaces = namespaces
         self._wake = wake
@@ -83,6 +88,7 @@ class Resync:
         self._rng = rng
         self._interval_seconds = interval_seconds
         self._on_first = on_first
+        self._plural = plural
         self._first = True
         self._known: set[Key] = set()
 
@@ -94,8 +100,8 @@ class Resync:
                 failures = 0
             except SlimError as error:
                 failures += 1
-                self._heartbeat.outage(WATCH_NAME)
-                _log.warning("cannot list SimWorkloads", extra={"error": str(error)})
+                self._heartbeat.outage(self._plural)
+                _log.warning("cannot list", extra={"resource": self._plural, "error": str(error)})
             pause = (
                 _BACKOFF.pause_seconds(failures, self._rng) if failures else self._interval_seconds
             )
@@ -116,6 +122,6 @@ class Resync:
     async def _list(self) -> list[Json]:
         items: list[Json] = []
         for namespace in self._namespaces or (None,):
-            path = collection(API_VERSION, SIMWORKLOAD_PLURAL, namespace)
+            path = collection(API_VERSION, self._plural, namespace)
             items.extend((await self._client.list(path)).items)
         return items

@@ -1,4 +1,4 @@
-"""The admission server: AdmissionReview v1 over HTTPS, two fixed paths (ADR 0008).
+"""The admission server: AdmissionReview v1 over HTTPS, three fixed paths (ADR 0008).
 
 Nothing here asks the API server, so an answer needs milliseconds. Whatever goes wrong inside, a
 pod is let through unchanged, with a warning.
@@ -9,17 +9,26 @@ import json
 import logging
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from aiohttp import web
 from pydantic import ValidationError
 
 from slimscale.act.injection import inject
-from slimscale.api.names import WEBHOOK_INJECT_PATH, WEBHOOK_VALIDATE_PATH
+from slimscale.api.names import (
+    WEBHOOK_INJECT_PATH,
+    WEBHOOK_VALIDATE_INFERENCE_PATH,
+    WEBHOOK_VALIDATE_PATH,
+)
+from slimscale.api.simworkload import SimWorkload
+from slimscale.api.sliminference import SlimInference
 from slimscale.api.validation import (
     describe_errors,
     describe_never_namespace,
+    describe_never_serving,
     validate_simworkload,
+    validate_sliminference,
 )
 from slimscale.controllers.injection_catalog import InjectionCatalog
 
@@ -58,7 +67,12 @@ class AdmissionServer:
         """Listen; return the port in use (for port 0)."""
         app = web.Application(client_max_size=_MAX_BODY_BYTES)
         app.router.add_post(WEBHOOK_INJECT_PATH, self._answer(self._inject, "inject"))
-        app.router.add_post(WEBHOOK_VALIDATE_PATH, self._answer(self._validate, "validate"))
+        for path, validate, never in (
+            (WEBHOOK_VALIDATE_PATH, validate_simworkload, describe_never_namespace),
+            (WEBHOOK_VALIDATE_INFERENCE_PATH, validate_sliminference, describe_never_serving),
+        ):
+            judge = partial(self._validate, validate=validate, never=never)
+            app.router.add_post(path, self._answer(judge, "validate"))
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port, ssl_context=context)
@@ -116,7 +130,13 @@ class AdmissionServer:
             answer |= {"patchType": "JSONPatch", "patch": base64.b64encode(patch).decode()}
         return answer
 
-    def _validate(self, asked: dict[str, Any]) -> Answer:
+    def _validate(
+        self,
+        asked: dict[str, Any],
+        *,
+        validate: Callable[[dict[str, Any]], SimWorkload | SlimInference],
+        never: Callable[[str], str],
+    ) -> Answer:
         body = asked.get("object")
         if not isinstance(body, dict):  # a deletion has none
             return {"allowed": True}
@@ -127,11 +147,11 @@ class AdmissionServer:
             # What came in while nobody looked must still be labelled, and lose its finalizers.
             return {"allowed": True}
         try:
-            workload = validate_simworkload(body)
+            given = validate(body)
         except ValidationError as error:
             message = "; ".join(describe_errors(error))[:_MAX_MESSAGE]
             return {"allowed": False, "status": {"code": 422, "message": message}}
-        if workload.metadata.namespace in self._never_namespaces:
-            message = describe_never_namespace(workload.metadata.namespace)
+        if given.metadata.namespace in self._never_namespaces:
+            message = never(given.metadata.namespace)
             return {"allowed": False, "status": {"code": 422, "message": message}}
         return {"allowed": True}

@@ -10,13 +10,14 @@ from signal import SIGINT, SIGTERM
 
 import kopf
 
+from slimscale.api.names import SLIMINFERENCE_PLURAL
 from slimscale.controllers.context import AppContext, build_context
 from slimscale.controllers.crd_check import report_missing_fields
 from slimscale.controllers.json_log import set_up_logging
 from slimscale.controllers.resync import WATCH_NAME, key_of
 from slimscale.controllers.wiring import make_stages
 from slimscale.exceptions import SlimError
-from slimscale.handlers import simworkload, startup
+from slimscale.handlers import resources, startup
 from slimscale.handlers.admission_task import serve_admission
 from slimscale.handlers.kopf_thread import run_kopf
 from slimscale.handlers.probes import ProbeServer
@@ -88,10 +89,20 @@ async def _watch(context: AppContext) -> None:
         if matters:
             context.queue.wake(key_of(thing))
 
+    def heard_inference(thing: Json, deleted: bool, matters: bool) -> None:
+        context.inference.audit.heard(thing, deleted=deleted)
+        if matters:
+            context.inference.queue.wake(key_of(thing))
+
     def make_registry() -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
         startup.register(registry, context.configuration)
-        simworkload.register(registry, lambda *event: loop.call_soon_threadsafe(heard, *event))
+        resources.register(registry, lambda *event: loop.call_soon_threadsafe(heard, *event))
+        resources.register(
+            registry,
+            lambda *event: loop.call_soon_threadsafe(heard_inference, *event),
+            plural=SLIMINFERENCE_PLURAL,
+        )
         return registry
 
     async with asyncio.TaskGroup() as group:
@@ -103,8 +114,14 @@ async def _watch(context: AppContext) -> None:
             make_registry,
             namespaces=context.settings.namespaces,
             rng=Random(),  # noqa: S311 - jitter
-            on_failure=lambda: context.heartbeat.outage(WATCH_NAME),
+            on_failure=lambda: _outage(context),
         )
+
+
+def _outage(context: AppContext) -> None:
+    """Known and retried, so no silent death of either watch."""
+    context.heartbeat.outage(WATCH_NAME)
+    context.heartbeat.outage(SLIMINFERENCE_PLURAL)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

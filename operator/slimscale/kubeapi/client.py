@@ -136,8 +136,10 @@ class AioKubeClient:
     async def replace(self, path: str, body: Json) -> Json:
         return await self._write("PUT", path, body, _JSON)
 
-    async def apply(self, path: str, body: Json, *, force: bool = False) -> Json:
+    async def apply(self, path: str, body: Json, *, force: bool = False, manager: str = "") -> Json:
         query = {"force": "true"} if force else {}
+        if manager:
+            query["fieldManager"] = manager
         return await self._write("PATCH", path, body, _APPLY, query)
 
     async def merge_patch(self, path: str, body: Json) -> Json:

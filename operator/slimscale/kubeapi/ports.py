@@ -49,8 +49,8 @@ class KubeClient(Protocol):
         """PUT: fails with Conflict unless body carries the current resourceVersion."""
         ...
 
-    async def apply(self, path: str, body: Json, *, force: bool = False) -> Json:
-        """Server-side apply with our field manager."""
+    async def apply(self, path: str, body: Json, *, force: bool = False, manager: str = "") -> Json:
+        """Server-side apply. manager empty: the client's own field manager."""
         ...
 
     async def merge_patch(self, path: str, body: Json) -> Json:

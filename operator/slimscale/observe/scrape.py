@@ -14,7 +14,7 @@ from slimscale.domain.contract import ContractSample
 from slimscale.kubeapi.ports import Json
 from slimscale.observe.exposition import InvalidSamples, NoContract, read_page
 
-__all__ = ["PodScraper", "SampleOutcome", "ScrapeTarget", "scrape_target"]
+__all__ = ["PodScraper", "SampleOutcome", "ScrapeTarget", "pod_address", "scrape_target"]
 
 _OFF_LOOP_BYTES = 64 * 1024
 """Parsing more than this takes milliseconds that the probes would wait for."""
@@ -45,7 +45,7 @@ def scrape_target(pod: Json, metrics: Metrics, created_at_seconds: float) -> Scr
     """None: the pod has no address yet, or one that no pod network uses."""
     status: Json = pod.get("status") or {}
     metadata: Json = pod.get("metadata") or {}
-    address = _pod_address(status.get("podIP"))
+    address = pod_address(status.get("podIP"))
     if address is None or status.get("phase") != "Running":
         return None
     annotated = (metadata.get("annotations") or {}).get(ANNOTATION_METRICS_PORT, "")
@@ -59,7 +59,8 @@ def scrape_target(pod: Json, metrics: Metrics, created_at_seconds: float) -> Scr
     )
 
 
-def _pod_address(text: object) -> str | None:
+def pod_address(text: object) -> str | None:
+    """A host for URLs out of a podIP; None: none that a pod network uses."""
     try:
         address = ipaddress.ip_address(str(text))
     except ValueError:

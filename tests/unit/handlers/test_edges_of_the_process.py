@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from slimscale.controllers.json_log import JsonFormatter, set_up_logging
 from slimscale.handlers import startup
 from slimscale.handlers.main import run
-from slimscale.handlers.simworkload import WakeFilter, register
+from slimscale.handlers.resources import WakeFilter, register
 from slimscale.kubeapi.ports import Json
 from slimscale.settings import OperatorSettings
 from tests.support.raw_objects import simworkload

@@ -7,7 +7,7 @@ from typing import Any
 import kopf
 from packaging.version import Version
 
-from slimscale.handlers import simworkload
+from slimscale.handlers import resources
 from slimscale.kubeapi.client import AioKubeClient
 
 
@@ -24,7 +24,7 @@ def test_kopf_is_one_that_reconnects_by_itself() -> None:
 async def test_the_handler_gives_kopf_nothing_to_store() -> None:
     """A7: what a handler returns would be written into the status, and pruned there."""
     registry = kopf.OperatorRegistry()
-    simworkload.register(registry, lambda *_: {"a": "result"})
+    resources.register(registry, lambda *_: {"a": "result"})
     [handler] = registry._watching.get_all_handlers()
     thing: Any = {"metadata": {"namespace": "ns", "name": "ants", "uid": "u"}}
     result = await handler.fn(event={"type": "ADDED", "object": thing})  # type: ignore[call-arg,misc]

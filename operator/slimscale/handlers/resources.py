@@ -1,4 +1,4 @@
-"""kopf events of SimWorkloads become wakes of the work queue; nothing is decided here.
+"""kopf events of our custom resources become wakes of a work queue; nothing is decided here.
 
 Only `on.event`: create, update and resume handlers would store kopf's state on users' objects,
 timers and daemons would put finalizers on them.
@@ -40,12 +40,18 @@ class WakeFilter:
 
 
 def register(
-    registry: kopf.OperatorRegistry, heard: Callable[[dict[str, Any], bool, bool], object]
+    registry: kopf.OperatorRegistry,
+    heard: Callable[[dict[str, Any], bool, bool], object],
+    *,
+    plural: str = SIMWORKLOAD_PLURAL,
 ) -> None:
-    """Register the one event handler. heard gets the object, whether it is gone, whether to wake."""
+    """Register the one event handler of a kind.
+
+    heard gets the object, whether it is gone, whether to wake.
+    """
     wakes = WakeFilter()
 
-    @kopf.on.event(GROUP, VERSION, SIMWORKLOAD_PLURAL, registry=registry)
+    @kopf.on.event(GROUP, VERSION, plural, registry=registry)
     async def on_event(event: Any, **_: Any) -> None:
         thing = dict(event["object"])
         deleted = event.get("type") == "DELETED"
