@@ -7,7 +7,8 @@
 of the rows that this router has sent since, plus the time by which its oldest answer is overdue.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from slimscale.routing.feasibility import may_take
@@ -35,6 +36,10 @@ class Candidate(NamedTuple):
         return self.expected_seconds + overlap
 
 
+_candidate: Callable[[tuple[object, ...]], Candidate] = partial(tuple.__new__, Candidate)
+"""Without the detour through Python that a named tuple's own constructor takes."""
+
+
 class DelayModel:
     """Expected delays. `max_batch_rows` bounds a batch and with it how often `base` is paid."""
 
@@ -47,20 +52,19 @@ class DelayModel:
     ) -> list[Candidate]:
         """All feasible (pod, width) with their delays, in the order of `pods` and `widths`."""
         found: list[Candidate] = []
-        rows = request.rows
-        accurate = [width.accuracy >= request.min_accuracy for width in widths]
+        rows, accuracy = request.rows, request.min_accuracy
         for pod, times in zip(pods, self._times.of_all(pods, widths), strict=True):
             if not may_take(pod, request):
                 continue
             drain = self.drain_seconds(pod, times, widths)
             link = finite_or(pod.link_seconds, 0.0)
-            for width, time, enough in zip(widths, times, accurate, strict=True):
-                if time is None or not enough:
+            for width, time in zip(widths, times, strict=True):
+                if time is None or width.accuracy < accuracy:
                     continue
                 base, row, load, _ = time
                 service = base + rows * row
-                start = max(load, drain)
-                found.append(Candidate(pod, width, time, drain, service, start + service + link))
+                start = load if load > drain else drain
+                found.append(_candidate((pod, width, time, drain, service, start + service + link)))
         return found
 
     def drain_seconds(
@@ -73,7 +77,8 @@ class DelayModel:
         drain = finite_or(pod.overdue_seconds, 0.0)
         if pod.telemetry is not None:
             backlog = finite_or(pod.telemetry.backlog_seconds, 0.0)
-            drain += max(0.0, backlog - max(0.0, finite_or(pod.telemetry_age_seconds, 0.0)))
+            if backlog:
+                drain += max(0.0, backlog - finite_or(pod.telemetry_age_seconds, 0.0))
         if pod.in_flight_rows:
             for width, time in zip(widths, times, strict=True):
                 rows = pod.in_flight_rows.get(width.model, 0)

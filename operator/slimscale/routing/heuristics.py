@@ -6,12 +6,13 @@ deadline) with headroom; else the fastest there is.
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
+from operator import attrgetter
 from random import Random
 
 from slimscale.routing.expected_delay import Candidate, DelayModel, batch_cap
 from slimscale.routing.policy import Outcome, PodView, RequestView, Route, Width
 
-__all__ = ["CheapestWithinSlack", "ColdAwareSED", "Fastest", "RandomPolicy", "Reason"]
+__all__ = ["CheapestWithinSlack", "ColdAwareSED", "Fastest", "Heuristic", "RandomPolicy", "Reason"]
 __all__ += ["RoundRobin", "ShortestExpectedDelay"]
 
 HEADROOM = 0.8
@@ -36,12 +37,8 @@ class Reason(StrEnum):
     PROBE = "ProbeOfEjectedPod"
 
 
-def _cold_aware(candidate: Candidate) -> float:
-    return candidate.expected_seconds
-
-
-def _serial(candidate: Candidate) -> float:
-    return candidate.serial_seconds
+_cold_aware: Delay = attrgetter("expected_seconds")
+_serial: Delay = attrgetter("serial_seconds")
 
 
 def slack_seconds(request: RequestView) -> float:
@@ -54,7 +51,12 @@ def least(candidates: Sequence[Candidate], score: Delay, rng: Random) -> Candida
     A difference that is smaller than what measurements scatter would send everything to one of several
     equal pods, and all routers to the same one.
     """
-    scores = [score(candidate) for candidate in candidates]
+    return _near_least(candidates, list(map(score, candidates)), rng)
+
+
+def _near_least(candidates: Sequence[Candidate], scores: Sequence[float], rng: Random) -> Candidate:
+    if len(candidates) == 1:
+        return candidates[0]
     limit = min(scores) * (1.0 + NEAR_SHARE) + NEAR_SECONDS
     near = [index for index, value in enumerate(scores) if value <= limit]
     return candidates[near[0] if len(near) == 1 else near[int(rng.random() * len(near))]]
@@ -64,15 +66,25 @@ def widest_within_slack(
     candidates: Sequence[Candidate], request: RequestView, score: Delay, rng: Random
 ) -> tuple[Candidate, Reason]:
     slack = slack_seconds(request)
-    within = [candidate for candidate in candidates if score(candidate) <= slack]
-    if not within:
-        return least(candidates, score, rng), Reason.FASTEST
-    accuracy = max(candidate.width.accuracy for candidate in within)
-    widest = [candidate for candidate in within if candidate.width.accuracy == accuracy]
-    return least(widest, score, rng), Reason.WITHIN_SLACK
+    scores = list(map(score, candidates))
+    accuracy = -1.0
+    widest: list[Candidate] = []
+    delays: list[float] = []
+    for candidate, delay in zip(candidates, scores, strict=True):
+        if delay > slack:
+            continue
+        own = candidate.width.accuracy
+        if own > accuracy:
+            accuracy, widest, delays = own, [candidate], [delay]
+        elif own == accuracy:
+            widest.append(candidate)
+            delays.append(delay)
+    if not widest:
+        return _near_least(candidates, scores, rng), Reason.FASTEST
+    return _near_least(widest, delays, rng), Reason.WITHIN_SLACK
 
 
-class _Heuristic:
+class Heuristic:
     """What the policies share: candidates, the probe of an ejected pod, the batch cap."""
 
     name = ""
@@ -96,8 +108,10 @@ class _Heuristic:
         if probes and not request.tried_pods:
             chosen, reason = least(probes, self._delay, rng), Reason.PROBE
         else:
-            well = [candidate for candidate in candidates if not candidate.pod.probing]
-            chosen, reason = self._pick(well or candidates, request, rng)
+            if probes:
+                well = [candidate for candidate in candidates if not candidate.pod.probing]
+                candidates = well or candidates
+            chosen, reason = self._pick(candidates, request, rng)
         return Route(
             pod=chosen.pod.name,
             width=chosen.width,
@@ -115,20 +129,20 @@ class _Heuristic:
         return widest_within_slack(candidates, request, self._delay, rng)
 
 
-class ColdAwareSED(_Heuristic):
+class ColdAwareSED(Heuristic):
     """Shortest expected delay where loading overlaps the drain; widest within slack."""
 
     name = "ColdAwareSED"
 
 
-class ShortestExpectedDelay(_Heuristic):
+class ShortestExpectedDelay(Heuristic):
     """SED that adds a load to the drain: the comparator of the cold-aware one."""
 
     name = "SED"
     _delay = staticmethod(_serial)
 
 
-class Fastest(_Heuristic):
+class Fastest(Heuristic):
     """The shortest expected delay over all widths, whatever the accuracy."""
 
     name = "Fastest"
@@ -142,7 +156,7 @@ class Fastest(_Heuristic):
         return least(candidates, self._delay, rng), Reason.ALWAYS_FASTEST
 
 
-class CheapestWithinSlack(_Heuristic):
+class CheapestWithinSlack(Heuristic):
     """Least energy, else cost, of those that keep the SLO: busy time by watts or price an hour."""
 
     name = "CheapestWithinSlack"
@@ -164,7 +178,7 @@ def _expense(candidate: Candidate) -> float:
     return candidate.service_seconds * (price if price is not None and price > 0.0 else 1.0)
 
 
-class RandomPolicy(_Heuristic):
+class RandomPolicy(Heuristic):
     """Any feasible pod, any width that is accurate enough: the paper's baseline."""
 
     name = "Random"
@@ -178,7 +192,7 @@ class RandomPolicy(_Heuristic):
         return candidates[int(rng.random() * len(candidates))], Reason.BY_CHANCE
 
 
-class RoundRobin(_Heuristic):
+class RoundRobin(Heuristic):
     """The pods in turn by name; on the pod the widest width within slack."""
 
     name = "RoundRobin"

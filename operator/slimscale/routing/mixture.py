@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 
 from slimscale.routing.expected_delay import DelayModel
-from slimscale.routing.heuristics import CheapestWithinSlack, ColdAwareSED, Fastest, _Heuristic
+from slimscale.routing.heuristics import CheapestWithinSlack, ColdAwareSED, Fastest, Heuristic
 from slimscale.routing.policy import Outcome, PodView, RequestView, Route, Width
 
 __all__ = ["Mixture", "Objective", "reward"]
@@ -67,7 +67,7 @@ class Mixture:
         self,
         *,
         max_batch_rows: int,
-        bases: Sequence[type[_Heuristic]] = (ColdAwareSED, Fastest, CheapestWithinSlack),
+        bases: Sequence[type[Heuristic]] = (ColdAwareSED, Fastest, CheapestWithinSlack),
         objective: Objective | None = None,
         learning_rate: float = 0.02,
         weights: Sequence[float] | None = None,

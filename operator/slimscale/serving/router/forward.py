@@ -46,6 +46,7 @@ from slimscale.serving.router.windows import Demand
 
 __all__ = ["Decided", "Forwarder"]
 
+_NONE: frozenset[str] = frozenset()
 _GRACE_SECONDS = 0.1
 """A pod may say itself that it is too late; only then the router does."""
 _MOST_SENDS = 3
@@ -182,9 +183,8 @@ class Forwarder:
             return self._refuse(trip, Refusal.DEADLINE, None)
         asked, live = trip.asked, trip.live
         slo_left = asked.slo_seconds - (now - trip.request.received_at)
-        wanted = RequestView(
-            asked.rows, left, max(0.001, slo_left), asked.min_accuracy, frozenset(trip.tried)
-        )
+        tried = frozenset(trip.tried) if trip.tried else _NONE
+        wanted = RequestView(asked.rows, left, max(0.001, slo_left), asked.min_accuracy, tried)
         views = self._pods.views(now=now)
         route = live.policy.choose(wanted, views, live.widths, self._rng)
         if route is None or route.expected_seconds > left:
@@ -396,6 +396,8 @@ class Forwarder:
         return error_response(status, message, headers=((REQUEST_ID, trip.request_id),))
 
     def _learn(self, trip: _Trip, route: Route, now: float, *, succeeded: bool) -> None:
+        if not trip.live.learns:
+            return
         asked = trip.asked
         wanted = RequestView(
             asked.rows, asked.deadline_seconds, asked.slo_seconds, asked.min_accuracy

@@ -10,6 +10,7 @@ from slimscale.api.serving_config import PolicyName, RouterConfig, RoutingMode
 from slimscale.routing.admission import BufferLimits
 from slimscale.routing.ejection import EjectionRules
 from slimscale.routing.expected_delay import DelayModel
+from slimscale.routing.heuristics import Heuristic
 from slimscale.routing.policy import RoutingPolicy, Width
 from slimscale.routing.registry import make_policy
 
@@ -24,6 +25,8 @@ class Live:
     """The one that acts."""
     shadow: RoutingPolicy | None
     """One that only says what it would have done."""
+    learns: bool
+    """Whether the acting policy wants to know how its routes end."""
     delays: DelayModel
     targets: Mapping[str, bytes]
     """Path of a width's model on a sidecar."""
@@ -51,13 +54,15 @@ def make_live(config: RouterConfig, before: Live | None = None) -> Live:
     acting, shadow = config.policy, None
     if config.mode is RoutingMode.SHADOW:
         acting, shadow = PolicyName.SED, config.policy
+    policy = _kept(acting, config, before)
     return Live(
         config=config,
         widths=tuple(
             Width(width.ratio, width.model, width.accuracy, width.flops_ratio)
             for width in config.widths
         ),
-        policy=_kept(acting, config, before),
+        policy=policy,
+        learns=not isinstance(policy, Heuristic),
         shadow=None if shadow is None else _kept(shadow, config, before),
         delays=DelayModel(max_batch_rows=config.max_batch_rows),
         targets={

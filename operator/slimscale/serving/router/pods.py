@@ -5,6 +5,7 @@ none will come, is there; those that a pod's telemetry has counted already are n
 """
 
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -21,6 +22,7 @@ _log = logging.getLogger(__name__)
 
 _LINK_GROWTH = 1.02
 """A measurement, at which the least link time can rise."""
+_LOOK_SECONDS = 0.005
 _LEAST_REFUSAL_SECONDS = 0.02
 _MOST_REFUSAL_SECONDS = 0.5
 _FIRST_UNREACHABLE_SECONDS = 0.1
@@ -67,6 +69,8 @@ class Pod:
         self.open_requests: dict[Sent, None] = {}
         self._raw = b""
         self._unread = False
+        self.heard_at = -math.inf
+        self._looked_at = -1.0
         self._uncounted: deque[Sent] = deque()
         self._uncounted_rows: dict[str, int] = {}
 
@@ -93,23 +97,34 @@ class Pod:
 
     def told(self, raw: bytes, *, now: float) -> None:
         """Telemetry has come; it is read when somebody looks, so that a burst costs one reading."""
+        self.heard_at = now
         if raw != self._raw:
             self._raw = raw
             self._unread = True
-        self.telemetry_at = now
+        elif not self._unread:  # the same as what was read before: only newer
+            self._seen(now)
 
-    def look(self) -> None:
-        """Read telemetry that nobody has looked at yet. What can't be read is skipped, once said."""
-        if not self._unread:
+    def look(self, now: float) -> None:
+        """Read telemetry that nobody has looked at yet, every few milliseconds at most.
+
+        What this router sends in between is counted without it. What can't be read is skipped, once said.
+        """
+        if not self._unread or now - self._looked_at < _LOOK_SECONDS:
             return
         self._unread = False
+        self._looked_at = now
         try:
             self.telemetry = decode_telemetry(self._raw)
         except ValueError as error:
             _log.warning("pod %s: telemetry %s", self.name, error)
             return
-        seen_until = self.telemetry_at - self.link_seconds
-        while self._uncounted and self._uncounted[0].sent_at < seen_until:
+        self._seen(self.heard_at)
+
+    def _seen(self, at: float) -> None:
+        """Telemetry of this time is in use: it has counted what had arrived by then."""
+        self.telemetry_at = at
+        until = at - self.link_seconds
+        while self._uncounted and self._uncounted[0].sent_at < until:
             self._count(self._uncounted.popleft())
 
     def measured_link(self, seconds: float) -> None:
@@ -124,7 +139,7 @@ class Pod:
 
     def refused(self, *, now: float) -> None:
         """Its queue is full: nothing more until about half of its backlog is worked off."""
-        self.look()
+        self.look(now)
         backlog = self.telemetry.backlog_seconds if self.telemetry is not None else 0.0
         half = backlog / 2.0 if 0.0 <= backlog < 1e6 else 0.0
         pause = max(_LEAST_REFUSAL_SECONDS, min(_MOST_REFUSAL_SECONDS, half))
@@ -141,7 +156,7 @@ class Pod:
         self.unreachable_until = 0.0
 
     def view(self, health: Health, *, now: float) -> PodView:
-        self.look()
+        self.look(now)
         overdue = 0.0
         if self.open_requests:
             oldest = next(iter(self.open_requests))

@@ -36,7 +36,7 @@ class Poller:
         loop = asyncio.get_running_loop()
         oldest = loop.time() - self._seconds()
         for pod in self._pods:
-            quiet = pod.telemetry is None or pod.telemetry_at < oldest
+            quiet = pod.heard_at < oldest
             if quiet and pod.endpoint.ready and pod not in self._asking:
                 self._asking[pod] = loop.create_task(self._ask(pod))
 

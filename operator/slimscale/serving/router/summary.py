@@ -97,7 +97,7 @@ class Summary:
         )
 
     def _pod(self, pod: Pod, now: float) -> PodState:
-        pod.look()
+        pod.look(now)
         told = pod.telemetry is not None
         return PodState(
             name=pod.name,
