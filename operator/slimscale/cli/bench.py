@@ -158,6 +158,9 @@ def serving(  # noqa: PLR0917 - each is an option of its own on the command line
     trace: Annotated[
         Path | None, typer.Option(help="CSV with a column t_ms: adds loads shaped like it.")
     ] = None,
+    mlperf: Annotated[
+        bool, typer.Option("--mlperf", help="MLPerf's load generator, Server scenario, as judge.")
+    ] = False,
     target: Annotated[
         float, typer.Option(min=1.0, help="The p99 in ms that the holding setting must keep.")
     ] = 100.0,
@@ -197,6 +200,7 @@ def serving(  # noqa: PLR0917 - each is an option of its own on the command line
             binary=binary,
             model=model,
             trace=trace,
+            mlperf=mlperf,
             target_milliseconds=target,
             stop_after_seconds=stop_after or None,
             lock=lock,
@@ -218,6 +222,41 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
     if any(not 0 < value <= 10_000 for value in values):
         raise SlimError(f"{option} {text}: each must be above 0 and at most 10000")
     return values
+
+
+@bench_app.command(
+    epilog="Examples: slimscale bench autoscaling --quick;"
+    " slimscale bench autoscaling --seeds 3 --out docs/results"
+)
+def autoscaling(  # noqa: PLR0917 - each is an option of its own on the command line
+    quick: Annotated[
+        bool, typer.Option("--quick", help="The first ten minutes of each trace, widest alone.")
+    ] = False,
+    seeds: Annotated[int, typer.Option(min=1, max=100, help="Runs of each autoscaler.")] = 3,
+    only: Annotated[str, typer.Option(help="Only the trace of this name: code or conv.")] = "",
+    traces: Annotated[Path, typer.Option(help="Folder of the recorded arrivals.")] = Path(
+        "data/traces"
+    ),
+    out: Annotated[
+        Path, typer.Option(help="Folder for the table and the plot; none: print only.")
+    ] = Path(),
+    work: Annotated[
+        Path, typer.Option(help="Folder that keeps what is done, so that a stop costs nothing.")
+    ] = Path(WORK_FOLDER),
+) -> None:
+    """Recorded traffic on simulated pools: our scaling beside HPA on CPU, KPA and fixed counts."""
+    with _missing_packages_named():
+        from slimscale.bench.autoscaling.command import AutoscalingRequest, bench_autoscaling
+    bench_autoscaling(
+        AutoscalingRequest(
+            quick=quick,
+            seeds=seeds,
+            traces=traces,
+            out=out if out != Path() else None,
+            work=work,
+            only=only,
+        )
+    )
 
 
 @bench_app.command(

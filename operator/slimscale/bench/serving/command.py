@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -15,6 +16,7 @@ from slimscale.bench.progress import TerminalProgress
 from slimscale.bench.serving.field import SYSTEMS, build_system
 from slimscale.bench.serving.judge import judge
 from slimscale.bench.serving.model import build_model, write_payload
+from slimscale.bench.serving.neutral import MLPERF_SHARES, verdict_of
 from slimscale.bench.serving.plan import Plan, groups_of
 from slimscale.bench.serving.records import Journal
 from slimscale.bench.serving.report import STEM, write_report
@@ -50,6 +52,7 @@ class Request:
     binary: bool
     model: Path | None
     trace: Path | None
+    mlperf: bool
     target_milliseconds: float
     stop_after_seconds: float | None
     lock: Path | None
@@ -82,6 +85,9 @@ def bench_serving(request: Request) -> bool:
                 progress,
                 build=lambda name: build_system(name, setting),
                 payloads=payloads,
+                verdict=partial(
+                    verdict_of, setting=setting, target_milliseconds=request.target_milliseconds
+                ),
                 seconds=request.stop_after_seconds,
             )
     _print(journal, plan, request, console)
@@ -121,6 +127,7 @@ def _plan(request: Request) -> Plan:
             shares,
             bursts=() if request.quick else FULL_BURSTS,
             trace=request.trace is not None,
+            mlperf=MLPERF_SHARES if request.mlperf and not request.binary else (),
         ),
         repetitions=request.repetitions or (1 if request.quick else 3),
         seconds=request.seconds or (0.8 if request.quick else 1.5),
@@ -218,5 +225,6 @@ def _command(request: Request) -> str:
     words += [f"--seconds {request.seconds:g}"] if request.seconds else []
     words += [f"--model {request.model}"] if request.model is not None else []
     words += [f"--trace {request.trace}"] if request.trace is not None else []
+    words += ["--mlperf"] if request.mlperf else []
     words.append(f"--out {request.out}")
     return " ".join(words)

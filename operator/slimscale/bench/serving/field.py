@@ -22,17 +22,35 @@ __all__ = ["SYSTEMS", "build_system"]
 
 _SERVERS = "slimscale.bench.serving.servers"
 SERVICE = "bench"
+SERVED: dict[str, Any] = {
+    "service": SERVICE,
+    "widths": [{"ratio": 1.0, "model": MODEL, "accuracy": 0.9}],
+}
 
 
-def _model_server(setting: Setting, role: str, add: ProcessSystem) -> int:
-    """The model server behind a batcher: the one of the direct system. Returns its port."""
+def _model_server(setting: Setting, system: str, add: ProcessSystem) -> int:
+    """Our model server, behind every batcher that is a process of its own. Returns its port."""
     port = free_port()
-    process: ServerProcess = add.add(
-        start_server(
-            setting, role, f"{_SERVERS}.direct", "--model", setting.model_file, "--port", port,
-            "--name", MODEL,
+    folder = setting.work / "config" / system
+    folder.mkdir(parents=True, exist_ok=True)
+    config = folder / "modelserver.json"
+    config.write_text(
+        json.dumps({**SERVED, "directory": str(setting.models), "preload": [MODEL], "threads": 1})
+    )
+    process = add.add(
+        ServerProcess(
+            "model",
+            [setting.python, "-m", "slimscale.serving.modelserver"],
+            log=setting.logs / f"{system}-model.log",
+            environment={
+                **ONE_THREAD,
+                "SLIMSCALE_CONFIG": str(config),
+                "SLIMSCALE_HOST": "127.0.0.1",
+                "SLIMSCALE_MODELSERVER_PORT": str(port),
+                "SLIMSCALE_METRICS_PORT": "0",
+            },
         )
-    )  # fmt: skip
+    )
     wait_for_port(port, [process], seconds=START_SECONDS)
     return port
 
@@ -52,7 +70,7 @@ def direct(setting: Setting) -> System:
 def window(milliseconds: int) -> Callable[[Setting], System]:
     def made(setting: Setting) -> System:
         def build(port: int, add: ProcessSystem) -> None:
-            upstream = _model_server(setting, "model", add)
+            upstream = _model_server(setting, f"window-{milliseconds}ms", add)
             add.add(
                 start_server(
                     setting, "batcher", f"{_SERVERS}.window", "--port", port,
@@ -66,7 +84,7 @@ def window(milliseconds: int) -> Callable[[Setting], System]:
     return made
 
 
-def litserve(wait_milliseconds: int) -> Callable[[Setting], System]:
+def litserve(wait_milliseconds: int, *, queue: str = "plain") -> Callable[[Setting], System]:
     def made(setting: Setting) -> System:
         def build(port: int, add: ProcessSystem) -> None:
             python = environment("litserve", setting.work) / "bin" / "python"
@@ -74,13 +92,14 @@ def litserve(wait_milliseconds: int) -> Callable[[Setting], System]:
                 ServerProcess(
                     "server",
                     [str(python), str(PEERS / "litserve_app.py"), str(setting.model_file),
-                     str(port), str(ROWS), str(wait_milliseconds / 1000)],
+                     str(port), str(ROWS), str(wait_milliseconds / 1000), queue],
                     log=setting.logs / "litserve.log",
                     environment={**ONE_THREAD, "PYTHONPATH": ""},
                 )
             )  # fmt: skip
 
-        return ProcessSystem(f"litserve-{wait_milliseconds}ms", build, path="/predict")
+        name = f"litserve-{wait_milliseconds}ms{'-fast' if queue == 'fast' else ''}"
+        return ProcessSystem(name, build, path="/predict")
 
     return made
 
@@ -139,14 +158,10 @@ def slimscale(
         def build(port: int, add: ProcessSystem) -> None:
             folder = setting.work / "config" / name
             folder.mkdir(parents=True, exist_ok=True)
-            upstream = _model_server(setting, "model", add)
+            upstream = _model_server(setting, name, add)
             sidecar_port = free_port() if routed else port
-            service = {
-                "service": SERVICE,
-                "widths": [{"ratio": 1.0, "model": MODEL, "accuracy": 0.9}],
-            }
             config = folder / "sidecar.json"
-            config.write_text(json.dumps({**service, "batching": batching}))
+            config.write_text(json.dumps({**SERVED, "batching": batching}))
             sidecar = add.add(
                 ServerProcess(
                     "sidecar",
@@ -170,7 +185,7 @@ def slimscale(
             wait_for_port(sidecar_port, [sidecar], seconds=START_SECONDS)
             config = folder / "router.json"
             routes = {"namespace": "bench", "endpointsService": "bench", "pools": [{"name": "cpu"}]}
-            config.write_text(json.dumps({**service, **routes}))
+            config.write_text(json.dumps({**SERVED, **routes}))
             add.add(
                 ServerProcess(
                     "router",
@@ -208,6 +223,7 @@ SYSTEMS: dict[str, Callable[[Setting], System]] = {
     "window-50ms": window(50),
     "window-500ms": window(500),
     "litserve-0ms": litserve(0),
+    "litserve-0ms-fast": litserve(0, queue="fast"),
     "litserve-10ms": litserve(10),
     "bentoml": bentoml,
     "ray": ray,

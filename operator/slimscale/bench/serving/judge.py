@@ -15,6 +15,7 @@ PEERS = (
     "window-50ms",
     "window-500ms",
     "litserve-0ms",
+    "litserve-0ms-fast",
     "litserve-10ms",
     "bentoml",
     "ray",

@@ -88,6 +88,11 @@ class ServerProcess:
     def pids(self) -> list[int]:
         return tree_of(self.pid)
 
+    def put_first(self) -> None:
+        """The whole tree alike: some servers start workers in sessions of their own."""
+        for pid in self.pids():
+            put_first(pid)
+
     def stop(self) -> None:
         """SIGTERM to the whole tree, SIGKILL to what is left of it."""
         pids = self.pids()

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from slimscale.bench.serving.loadgen.job import Answered
+from slimscale.bench.serving.neutral import Verdict
 
 __all__ = ["Cell", "Journal", "quantiles_of"]
 
@@ -71,6 +72,7 @@ class Journal:
     cells: list[Cell] = field(default_factory=list)
     capacities: dict[str, float] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
+    verdicts: list[Verdict] = field(default_factory=list)
     done: set[str] = field(default_factory=set)
 
     @classmethod
@@ -94,6 +96,9 @@ class Journal:
                     self.missing.pop(cell.system, None)
             case {"capacity": value, "block": block}:
                 self.capacities[block] = value
+            case {"verdicts": verdicts, "turn": turn}:
+                self.verdicts += [Verdict(**verdict) for verdict in verdicts]
+                self.done.add(turn)
             case {"missing": why, "system": system}:
                 self.missing[system] = why
             case _:
@@ -107,6 +112,9 @@ class Journal:
 
     def keep_turn(self, turn: str, cells: Sequence[Cell]) -> None:
         self._write({"turn": turn, "cells": [asdict(cell) for cell in cells]})
+
+    def keep_verdicts(self, turn: str, verdicts: Sequence[Verdict]) -> None:
+        self._write({"turn": turn, "verdicts": [verdict.to_json() for verdict in verdicts]})
 
     def keep_capacity(self, block: str, per_second: float) -> None:
         self._write({"block": block, "capacity": per_second})

@@ -47,13 +47,23 @@ def write_report(
         "ran": ran,
         "claims": [claim.to_json() for claim in claims],
         "missing": journal.missing,
+        "verdicts": [verdict.to_json() for verdict in journal.verdicts],
         "figures": summary.to_json(),
         "cells": [asdict(cell) for cell in journal.cells if cell.system in plan.systems],
     }
     data, text = folder / f"{stem}.json", folder / f"{stem}.md"
     data.write_text(_compact(document), encoding="utf-8")
     text.write_text(
-        page(summary, claims, ran=ran, missing=journal.missing, images=images), encoding="utf-8"
+        page(
+            summary,
+            claims,
+            ran=ran,
+            missing=journal.missing,
+            images=images,
+            verdicts=journal.verdicts,
+            target_milliseconds=target_milliseconds,
+        ),
+        encoding="utf-8",
     )
     return [text, data, *(folder / name for name, _ in images)]
 

@@ -13,7 +13,8 @@ import numpy as np
 from slimscale.bench.native.machine import steal_seconds
 from slimscale.bench.serving.generator import Generator
 from slimscale.bench.serving.loadgen.job import Answered, Job
-from slimscale.bench.serving.plan import CLOSED, Load, Plan, Turn
+from slimscale.bench.serving.neutral import Verdict
+from slimscale.bench.serving.plan import CLOSED, MLPERF, Load, Plan, Turn
 from slimscale.bench.serving.processes import ServerFailed, cpu_seconds
 from slimscale.bench.serving.records import Cell, Journal, quantiles_of
 from slimscale.bench.serving.systems import Missing, System
@@ -44,12 +45,14 @@ class Runner:
         build: Callable[[str], System],
         payloads: Mapping[str, Path],
         generator: Generator,
+        verdict: Callable[..., Verdict],
     ) -> None:
         self._plan = plan
         self._journal = journal
         self._build = build
         self._payloads = payloads
         self._generator = generator
+        self._verdict = verdict
         self._started: dict[str, System] = {}
         self._given_up: set[str] = set()
         """In this call: the next one tries them again."""
@@ -85,10 +88,20 @@ class Runner:
         capacity = self._capacity(turn) if turn.group.is_open else 0.0
         try:
             system = self._running(turn.system)
-            cells = [self._measure(system, load, turn, capacity) for load in turn.group.loads]
+            if turn.group.name == MLPERF:
+                verdicts = [self._judge(system, load, turn, capacity) for load in turn.group.loads]
+                self._journal.keep_verdicts(_key(turn), verdicts)
+            else:
+                cells = [self._measure(system, load, turn, capacity) for load in turn.group.loads]
+                self._journal.keep_turn(_key(turn), cells)
         finally:
             self._rest(turn.system)
-        self._journal.keep_turn(_key(turn), cells)
+
+    def _judge(self, system: System, load: Load, turn: Turn, capacity: float) -> Verdict:
+        return self._verdict(
+            system, payload=self._payloads[system.dialect], capacity=capacity, share=load.share,
+            repetition=turn.repetition,
+        )  # fmt: skip
 
     def _capacity(self, turn: Turn) -> float:
         """Unbatched capacity of this block, measured once and remembered."""
@@ -123,6 +136,8 @@ class Runner:
             with suppress(ServerFailed):
                 answered = self._generator.do(self._job(system, clients=1, seconds=0.2))
                 if answered.right and not answered.wrong + answered.failed + answered.lost:
+                    for process in system.processes():
+                        process.put_first()
                     return
                 why = answered.first_wrong or why
             for process in system.processes():
@@ -264,10 +279,12 @@ def run_plan(
     *,
     build: Callable[[str], System],
     payloads: Mapping[str, Path],
+    verdict: Callable[..., Verdict],
     seconds: float | None = None,
 ) -> bool:
     """Run what the journal does not have yet; True when all is done. Raises SlimError.
 
+    `verdict` asks MLPerf's judge (neutral.verdict_of with all but the run's own facts given).
     `seconds`: begin no turn after this time, so that a shared machine is left to others between calls.
     """
     until = time.monotonic() + seconds if seconds is not None else float("inf")
@@ -275,7 +292,9 @@ def run_plan(
     if "direct" not in plan.systems and any(group.is_open for group in plan.groups):
         raise SlimError("open loops are set from the unbatched capacity: add the system 'direct'")
     with Generator() as generator:
-        runner = Runner(plan, journal, build=build, payloads=payloads, generator=generator)
+        runner = Runner(
+            plan, journal, build=build, payloads=payloads, generator=generator, verdict=verdict
+        )
         try:
             return runner.run(progress, until=until)
         finally:

@@ -1,10 +1,12 @@
 """The benchmark's page as Markdown, from the same document that is written as JSON. Pure."""
 
 from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
 from slimscale.bench.markdown import table
 from slimscale.bench.serving.judge import Claim
+from slimscale.bench.serving.neutral import Verdict
 from slimscale.bench.serving.records import Cell
 from slimscale.bench.serving.summary import Figure, Summary
 
@@ -18,6 +20,8 @@ def page(
     ran: dict[str, Any],
     missing: dict[str, str],
     images: Sequence[tuple[str, str]],
+    verdicts: Sequence[Verdict] = (),
+    target_milliseconds: float = 0.0,
 ) -> str:
     """`ran`: how the cells came about; `images`: (file name, caption)."""
     closed = [load for load in summary.loads if load.startswith("closed")]
@@ -41,6 +45,14 @@ def page(
     ):
         if loads:
             parts += [f"## {heading}", words, _latencies(summary, loads, missing)]
+    if verdicts:
+        parts += [
+            "## MLPerf's load generator, Server scenario",
+            f"`mlperf_loadgen` as it comes: p99 under {target_milliseconds:g} ms at the offered load,"
+            " Poisson arrivals, over HTTP; our driver compares every answer. Repetitions passed;"
+            " completed a second, p50/p99 in ms (medians).",
+            _verdicts(verdicts),
+        ]
     parts += [
         "## CPU a request",
         "Microseconds of CPU of all processes of a system, by process; medians. The load generator"
@@ -122,6 +134,26 @@ def _latencies(summary: Summary, loads: Sequence[str], missing: dict[str, str]) 
             rows.append([name, f"missing: {_line(why)}", *[""] * (len(loads) - 1)])
     heads = [load.removeprefix("closed ").removeprefix("poisson ") for load in loads]
     return table(("clients" if not opened else "load", *heads), rows)
+
+
+def _verdicts(verdicts: Sequence[Verdict]) -> str:
+    shares = sorted({verdict.share for verdict in verdicts})
+    rows = []
+    for system in dict.fromkeys(verdict.system for verdict in verdicts):
+        row = [system]
+        for share in shares:
+            found = [v for v in verdicts if (v.system, v.share) == (system, share)]
+            if not found:
+                row.append("-")
+                continue
+            rate, p50, p99 = (
+                _number(median(getattr(v, name) for v in found))
+                for name in ("completed_per_second", "p50", "p99")
+            )
+            passed = sum(v.passed for v in found)
+            row.append(f"{passed} of {len(found)}; {rate}; {p50}/{p99}")
+        rows.append(row)
+    return table(("load", *(f"{share:.0%}" for share in shares)), rows)
 
 
 def _cpu(summary: Summary, loads: Sequence[str]) -> str:

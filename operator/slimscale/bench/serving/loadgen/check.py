@@ -96,7 +96,7 @@ class Checker:
                 values = struct.unpack(f"<{(len(body) - json_bytes) // 4}f", body[json_bytes:])
             else:
                 values = answer["outputs"][0]["data"]
-                if len(values) == 1:  # nested rows, which the protocol allows
+                if values and isinstance(values[0], list):  # nested rows, which the protocol allows
                     values = values[0]
         except (ValueError, KeyError, IndexError, TypeError, struct.error) as error:
             return f"{type(error).__name__}: {error} in {body[:80]!r}"

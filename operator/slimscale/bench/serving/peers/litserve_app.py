@@ -1,4 +1,7 @@
-"""LitServe in front of the same ONNX file. `python litserve_app.py MODEL PORT ROWS WAIT_SECONDS`."""
+"""LitServe in front of the same ONNX file.
+
+`python litserve_app.py MODEL PORT ROWS WAIT_SECONDS plain|fast`; fast is LitServe's option `fast_queue`.
+"""
 
 import sys
 from typing import Any
@@ -48,10 +51,12 @@ class OnnxApi(litserve.LitAPI):  # type: ignore[misc,unused-ignore]
 
 
 def main() -> None:
-    model, port, rows, wait_seconds = sys.argv[1:5]
+    model, port, rows, wait_seconds, queue = sys.argv[1:6]
     api = OnnxApi(max_batch_size=int(rows), batch_timeout=float(wait_seconds))
     api.model_file = model  # on the instance: it is what the worker process gets
-    server = litserve.LitServer(api, accelerator="cpu", workers_per_device=1, timeout=60)
+    server = litserve.LitServer(
+        api, accelerator="cpu", workers_per_device=1, timeout=60, fast_queue=queue == "fast"
+    )
     server.run(
         host="127.0.0.1",
         port=int(port),
