@@ -11,6 +11,7 @@ from slimscale.api.names import (
     ANNOTATION_APPLIED_DIGEST,
     ANNOTATION_OWNER,
     API_VERSION,
+    DEFAULT_METRICS_PORT,
     SLIMINFERENCE_KIND,
 )
 from slimscale.api.serving_config import (
@@ -173,7 +174,16 @@ class _Maker:
             "policyTypes": ["Ingress", "Egress"],
             "ingress": [
                 {"from": routers, "ports": [_tcp(SIDECAR_PORT)]},
-                *([{"from": watchers, "ports": [_tcp(SIDECAR_STATUS_PORT)]}] if watchers else []),
+                *(
+                    [
+                        {
+                            "from": watchers,
+                            "ports": [_tcp(SIDECAR_STATUS_PORT), _tcp(DEFAULT_METRICS_PORT)],
+                        }
+                    ]
+                    if watchers
+                    else []
+                ),
             ],
         }
         router = {

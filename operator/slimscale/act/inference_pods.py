@@ -13,13 +13,13 @@ from slimscale.act.inference_names import POOL_ROLE, ROUTER_ROLE, InferenceNames
 from slimscale.api.names import (
     ANNOTATION_OWNER,
     ANNOTATION_THREADS,
+    DEFAULT_METRICS_PORT,
     PODINFO_VOLUME,
     THREADS_FILE,
     THREADS_FILE_ENV,
 )
 from slimscale.api.serving_config import (
     CONFIG_MOUNT,
-    MODELSERVER_PORT,
     ROUTER_PORT,
     ROUTER_STATUS_PORT,
     SIDECAR_PORT,
@@ -129,9 +129,12 @@ def _model_server(spec: SlimInferenceSpec, pool: Pool, images: Images) -> Json:
         "restartPolicy": "Always",
         "env": environment,
         "resources": _resources(pool.resources, cpu="500m", memory="512Mi"),
-        "startupProbe": _asks("/v2/health/ready", period_seconds=2)
+        "ports": [{"name": "metrics", "containerPort": DEFAULT_METRICS_PORT}],
+        # The models' own port is on the pod's loopback, which the kubelet does not reach.
+        "startupProbe": _get("/readyz", DEFAULT_METRICS_PORT, period_seconds=2)
         | {"failureThreshold": _LOAD_SECONDS // 2},
-        "livenessProbe": _asks("/v2/health/live", period_seconds=20) | {"failureThreshold": 3},
+        "livenessProbe": _get("/healthz", DEFAULT_METRICS_PORT, period_seconds=10)
+        | {"failureThreshold": 3},
         "volumeMounts": mounts,
     }
 
@@ -222,20 +225,6 @@ def _get(path: str, port: int, *, period_seconds: int) -> Json:
         "httpGet": {"path": path, "port": port, "scheme": "HTTP"},
         "periodSeconds": period_seconds,
         "timeoutSeconds": 2,
-    }
-
-
-def _asks(path: str, *, period_seconds: int) -> Json:
-    """Asked from inside: the kubelet does not reach a port on the pod's loopback."""
-    code = (
-        "import http.client,sys;"
-        f"c=http.client.HTTPConnection('127.0.0.1',{MODELSERVER_PORT},timeout=4);"
-        f"c.request('GET','{path}');sys.exit(c.getresponse().status!=200)"
-    )
-    return {
-        "exec": {"command": ["python", "-S", "-E", "-c", code]},
-        "periodSeconds": period_seconds,
-        "timeoutSeconds": 5,
     }
 
 

@@ -109,7 +109,9 @@ def test_the_model_server_starts_before_the_batcher_and_ends_after_it() -> None:
     [pod] = [pod for role, pod in pods(made()) if role == "cpu"]
     [server], [batcher] = pod["initContainers"], pod["containers"]
     assert (server["name"], server["restartPolicy"]) == ("model-server", "Always")
-    assert "exec" in server["startupProbe"], "the kubelet does not reach the pod's loopback"
+    loopback_only = 9000
+    for probe in ("startupProbe", "livenessProbe"):
+        assert server[probe]["httpGet"]["port"] != loopback_only, "the kubelet is outside the pod"
     assert batcher["name"] == "batcher"
     assert batcher["readinessProbe"]["httpGet"]["path"] == "/readyz"
 
