@@ -30,7 +30,7 @@ from slimscale.bench.runner import RunRecord, run_policy
 from slimscale.bench.scenarios import training_scenarios
 from slimscale.simulate.load import LoadScenario
 
-__all__ = ["Plan", "Progress", "code_version", "no_progress", "run_plan"]
+__all__ = ["Plan", "Progress", "code_digest", "code_version", "no_progress", "run_plan"]
 
 CURVE_SEED = 7
 TRAINING_OFFSET = 1_000_003
@@ -292,6 +292,11 @@ def _run(unit: _Unit) -> list[RunRecord]:
 def code_version() -> str:
     """A digest of all code that the figures depend on."""
     return _code(_TUNED)[:12]
+
+
+def code_digest(sources: tuple[str, ...]) -> str:
+    """Of those files and folders of the package: results of other code count for nothing."""
+    return _code(sources)[:12]
 
 
 def _key(what: str, sources: tuple[str, ...], *parts: object) -> str:

@@ -133,10 +133,8 @@ class SimPod:
         return True
 
     def begin(self, now: float, rng: Random) -> tuple[Batch | None, Sequence[Request]]:
-        """(the next batch where the device is idle, requests that came to their deadline)."""
-        late = [entry.item for _, entry in self._queues.expired(now)]
-        if self.running is not None:
-            return None, late
+        """(the next batch where the device is idle, requests that were given up on the way)."""
+        late: list[Request] = []
         while (key := self._queues.next_key()) is not None:
             width = self._widths[key.model]
             taken = self._queues.take(key, now, self._times[key.model].seconds)
