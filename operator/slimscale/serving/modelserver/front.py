@@ -156,8 +156,8 @@ class Front:
         return response
 
     def _count_nonfinite(self, name: str, outputs: list[Tensor]) -> None:
-        """Rows with NaN or infinity are answered as they are, null in JSON: their neighbours stay
-        untouched, and the batching sidecar turns them into an error of their own request."""
+        """Rows with NaN or infinity are answered as they are, null in JSON, and counted: nothing of
+        the batch's other rows changes."""
         for tensor in outputs:
             array = tensor.array
             if array.dtype.kind == "f" and not np.isfinite(array).all():
