@@ -1,6 +1,8 @@
 """Carries out a plan: one system at a time, the others paused, everything written down as it comes."""
 
 import os
+import signal
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -291,6 +293,8 @@ def run_plan(
     progress.begin("turns", plan.turns - len(journal.done))
     if "direct" not in plan.systems and any(group.is_open for group in plan.groups):
         raise SlimError("open loops are set from the unbatched capacity: add the system 'direct'")
+    # A termination unwinds as an exception does: no server may stay behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with Generator() as generator:
         runner = Runner(
             plan, journal, build=build, payloads=payloads, generator=generator, verdict=verdict
