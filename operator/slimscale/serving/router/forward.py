@@ -46,6 +46,7 @@ from slimscale.serving.router.windows import Demand
 
 __all__ = ["Decided", "Forwarder"]
 
+_PROBE = Reason.PROBE
 _NONE: frozenset[str] = frozenset()
 _GRACE_SECONDS = 0.1
 """A pod may say itself that it is too late; only then the router does."""
@@ -266,7 +267,7 @@ class Forwarder:
         model = route.width.model
         self._note(trip, route, pod, now)
         sent = pod.sent(model, trip.asked.rows, now=now, expected_seconds=route.expected_seconds)
-        probe = route.reason == Reason.PROBE
+        probe = route.reason == _PROBE
         pod.probes_in_flight += probe
         trip.sends += 1
         try:
