@@ -70,7 +70,7 @@ INFERENCE_CASES: tuple[SpecCase, ...] = (
     SpecCase("best-accuracy", True, _with(slo={"minAccuracy": 0.91}), rule=_ACCURACY),
     SpecCase(
         "accuracy-nobody-has", False, _with(slo={"minAccuracy": 0.95}),
-        "slo.minAccuracy 0.95 is above the accuracy of every width; lower it", _ACCURACY,
+        "slo.minAccuracy is above the accuracy of every width; lower it", _ACCURACY,
     ),
     SpecCase("latency-alone", True, _with(slo={"latencyMilliseconds": 30_000}), rule=_TIMEOUT),
     SpecCase(
@@ -113,7 +113,7 @@ INFERENCE_CASES: tuple[SpecCase, ...] = (
     SpecCase("preload-known", True, _model(preload=["fashion-w025"]), rule=_PRELOAD),
     SpecCase(
         "preload-unknown", False, _model(preload=["fashion-w099"]),
-        "model.preload fashion-w099 is no model of model.widths; write one of those", _PRELOAD,
+        "model.preload has a name that is no model of model.widths; write one of those", _PRELOAD,
     ),
     SpecCase("image", True, _model(source={"image": "reg/models:1"}), rule=_SOURCE),
     SpecCase("claim", True, _model(source={"persistentVolumeClaim": _CLAIM})),

@@ -104,7 +104,8 @@ class Model(KubeModel):
         for name in self.preload:
             if name not in names:
                 raise ValueError(
-                    f"model.preload {name} is no model of model.widths; write one of those"
+                    f"model.preload has a name that is no model of model.widths; write one of those:"
+                    f" {name}"
                 )
         return self
 
@@ -340,8 +341,8 @@ class SlimInferenceSpec(KubeModel):
         best = max(width.accuracy for width in self.model.widths)
         if self.slo.min_accuracy > best:
             raise ValueError(
-                f"slo.minAccuracy {self.slo.min_accuracy:g} is above the accuracy of every width;"
-                " lower it"
+                "slo.minAccuracy is above the accuracy of every width; lower it to"
+                f" {best:g} or less"
             )
         return self
 

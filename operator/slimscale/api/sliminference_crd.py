@@ -32,8 +32,8 @@ INFERENCE_RULES: Mapping[str, tuple[CelRule, ...]] = MappingProxyType(
         "": (
             CelRule(
                 "self.model.widths.exists(width, width.accuracy >= self.slo.minAccuracy)",
-                "'slo.minAccuracy ' + string(self.slo.minAccuracy) + ' is above the accuracy of"
-                " every width; lower it'",
+                # with the value in it the message would cost more than CEL may
+                "'slo.minAccuracy is above the accuracy of every width; lower it'",
                 ".slo.minAccuracy",
             ),
             CelRule(
@@ -76,16 +76,14 @@ INFERENCE_RULES: Mapping[str, tuple[CelRule, ...]] = MappingProxyType(
             CelRule(
                 "!has(self.preload) || self.preload.all(name,"
                 " self.widths.exists(width, width.model == name))",
-                "'model.preload ' + self.preload.filter(name, !self.widths.exists(width,"
-                " width.model == name)).join(', ') + ' is no model of model.widths; write one of"
-                " those'",
+                "'model.preload has a name that is no model of model.widths; write one of those'",
                 ".preload",
             ),
         ),
         "model.source": (
             CelRule(
-                "!(has(self.image) && self.image != null"
-                " && has(self.persistentVolumeClaim) && self.persistentVolumeClaim != null)",
+                "!(has(self.image) && dyn(self.image) != null"
+                " && has(self.persistentVolumeClaim) && dyn(self.persistentVolumeClaim) != null)",
                 "'model.source has both image and persistentVolumeClaim; leave one of them out'",
                 ".image",
             ),
@@ -108,7 +106,7 @@ INFERENCE_RULES: Mapping[str, tuple[CelRule, ...]] = MappingProxyType(
                 ".panicWindowSeconds",
             ),
             CelRule(
-                "!has(self.scaleToZeroAfterSeconds) || self.scaleToZeroAfterSeconds == null"
+                "!has(self.scaleToZeroAfterSeconds) || dyn(self.scaleToZeroAfterSeconds) == null"
                 " || self.scaleToZeroAfterSeconds >= self.stableWindowSeconds",
                 "'scaling.scaleToZeroAfterSeconds %d is below scaling.stableWindowSeconds %d; raise"
                 " it'.format([self.scaleToZeroAfterSeconds, self.stableWindowSeconds])",
