@@ -38,7 +38,7 @@ def inference_conditions(
         _applied(failed),
         _router(observation, spec),
         _pools(observation, decision),
-        _metrics(observation, decision),
+        _metrics(observation, decision, routers=_ready_routers(observation)),
     ]
     rows.insert(0, _ready(rows))
     return dated(rows, observation.generation, previous, now_seconds)
@@ -63,8 +63,7 @@ def _applied(failed: Sequence[ChildResult]) -> ConditionRow:
 
 def _router(observation: InferenceObservation, spec: SlimInferenceSpec) -> ConditionRow:
     kind = ConditionType.ROUTER_AVAILABLE
-    live = observation.deployment(InferenceNames(observation.name).router)
-    ready = int(((live or {}).get("status") or {}).get("readyReplicas", 0))
+    ready = _ready_routers(observation)
     problem = next((p for p in observation.problems if not p.pool), None)
     if ready:
         words = f"{ready} of {spec.router.replicas} routers ready"
@@ -94,9 +93,18 @@ def _pools(observation: InferenceObservation, decision: ScalingDecision) -> Cond
     return kind, "False", Reason.STARTING, f"ready pods: {words}"
 
 
-def _metrics(observation: InferenceObservation, decision: ScalingDecision) -> ConditionRow:
+def _ready_routers(observation: InferenceObservation) -> int:
+    live = observation.deployment(InferenceNames(observation.name).router)
+    return int(((live or {}).get("status") or {}).get("readyReplicas", 0))
+
+
+def _metrics(
+    observation: InferenceObservation, decision: ScalingDecision, *, routers: int
+) -> ConditionRow:
     kind = ConditionType.METRICS_AVAILABLE
     demand = observation.scaling.demand
+    if demand is None and not routers:
+        return kind, "Unknown", Reason.WARMING_UP, "no router is ready yet"
     if demand is None:
         words = "no router could be asked; replicas stay as they are"
         return kind, "False", Reason.METRICS_MISSING, words

@@ -141,6 +141,8 @@ class SlimInferenceController:
                 owner_uid=observation.uid,
                 lease_held=self._lease_held,
             )
+        if not self._lease_held():
+            return _AFTER_FAILED_WRITE_SECONDS
         with self._timed("status"):
             await stages.reporter.report(
                 raw,
