@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from pydantic import ValidationError
 from slimscale.devices.reading import DeviceReading
 from slimscale.observe.exposition import read_page
 from slimscale.serving.modelserver import process as process_module
+from slimscale.serving.modelserver import repository
 from slimscale.serving.modelserver.device import LOST_SECONDS
 from slimscale.serving.modelserver.settings import ModelServerSettings
 from tests.support.model_servers import NARROW, WIDE, FakeDevices, Gate, with_model_server
@@ -45,9 +47,19 @@ async def test_ready_only_when_the_first_models_are_loaded_and_every_batch_size_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sessions = Sessions(monkeypatch)
+    may_warm, real = threading.Event(), repository.warm
+
+    def warm(*args: Any) -> None:
+        assert may_warm.wait(20)
+        real(*args)
+
+    monkeypatch.setattr(repository, "warm", warm)
     async with with_model_server(tmp_path, ready=False) as (process, asks):
+        await until(lambda: len(sessions.made) == 1)
         assert await asks.status("/v2/health/ready") == 503
+        assert await asks.status(f"/v2/models/{WIDE}/ready") == 503
         assert await asks.status("/v2/health/live") == 200
+        may_warm.set()
         await until(lambda: process.ready() is None)
         assert sessions.rows == [1, 2, 4]
         assert await asks.status("/v2/health/ready") == 200
@@ -287,19 +299,34 @@ def test_the_port_that_loads_models_is_never_opened_to_other_pods(host: str) -> 
 
 
 async def test_a_changed_configuration_is_taken_up_and_a_bad_one_is_not(tmp_path: Path) -> None:
+    """D11: and while one more model loads, or fails to, those that are there serve on."""
     async with with_model_server(tmp_path) as (process, asks):
         file = tmp_path / "modelserver.json"
-        good = json.loads(file.read_text())
+        document = json.loads(file.read_text())
         file.write_text("{")
         assert process._file.poll() is None
-        good["preload"] = [WIDE, NARROW]
-        file.write_text(json.dumps(good))
+        document["preload"] = [WIDE, NARROW]
+        (tmp_path / "models" / NARROW / "model.onnx").unlink()
+        file.write_text(json.dumps(document))
         config = process._file.poll()
         assert config is not None
         process._take_up(config)
-        assert "digits-w050" in str(process.ready())
-        assert await asks.status(f"/v2/models/{WIDE}/ready") == 200
-        await until(lambda: process.ready() is None)
+        narrow = process.repository.models[NARROW]
+        await until(lambda: "is missing" in narrow.reason)
+        assert await asks.status("/v2/health/ready") == 200
+        write_graph(tmp_path / "models", NARROW)
+        await until(lambda: bool(narrow.instances))
+
+
+async def test_a_model_that_left_the_configuration_serves_until_it_is_unloaded(
+    tmp_path: Path,
+) -> None:
+    async with with_model_server(tmp_path) as (process, asks):
+        process.repository.configure(directory=tmp_path / "models", names=[NARROW], warm_rows=[1])
+        assert asks.values(await asks.infer([1.0])) == [2.0]
+        assert (await asks.load(WIDE, 2)).status == 404
+        assert (await asks.unload(WIDE)).status == 200
+        assert (await asks.infer([1.0])).status == 404
 
 
 # ---- the device

@@ -14,12 +14,12 @@ from slimscale.serving.config_file import ConfigFile
 from slimscale.serving.http.messages import Limits
 from slimscale.serving.http.server import HttpServer
 from slimscale.serving.http.status import StatusServer
-from slimscale.serving.modelserver.cpu_device import CpuDevice
+from slimscale.serving.modelserver.cpu_device import CPU, CpuDevice
 from slimscale.serving.modelserver.device import LOOK_SECONDS, DeviceWatch, document
 from slimscale.serving.modelserver.front import Front
 from slimscale.serving.modelserver.metrics import ModelServerMetrics
 from slimscale.serving.modelserver.repository import Repository
-from slimscale.serving.modelserver.runtime import ModelFault, providers
+from slimscale.serving.modelserver.runtime import CUDA, ModelFault, providers
 from slimscale.serving.modelserver.settings import ModelServerSettings
 from slimscale.serving.modelserver.threads import ThreadSource
 from slimscale.serving.protocol.errors import error_response
@@ -69,6 +69,7 @@ class ModelServerProcess:
         self._recorder.outstanding = lambda: self._front.rows_inside
         self._missing: dict[str, str] = {}
         """Models of `preload` that are not loaded yet, with the reason."""
+        self._was_ready = False
         self._draining = False
         self.server = HttpServer(self._front.handle, name="model server", refusal=error_response)
         self.status = StatusServer(
@@ -85,19 +86,28 @@ class ModelServerProcess:
     async def start(self) -> None:
         settings = self._settings
         await self.device.look()
+        if self.device.readings[0].kind != CPU and CUDA not in providers():
+            _log.warning(
+                "there is a GPU, but this onnxruntime can't use it: install onnxruntime-gpu"
+            )
         await self.server.start(settings.modelserver_host, settings.modelserver_port)
         await self.status.start(settings.host, settings.metrics_port)
         for loop in self._loops:
             loop.start()
 
     def ready(self) -> str | None:
-        """None, or why no inference should be sent here."""
+        """None, or why no inference should be sent here.
+
+        Once ready, a further model that loads, or fails to, changes nothing: the others serve.
+        """
         if self._draining:
             return "draining"
         if self.device.lost is not None:
             return self.device.lost
-        for name, reason in self._missing.items():
-            return f"{name}: {reason}"
+        if not self._was_ready:
+            for name, reason in self._missing.items():
+                return f"{name}: {reason}"
+        self._was_ready = True
         return None
 
     async def close(self, grace_seconds: float = 0.0) -> None:

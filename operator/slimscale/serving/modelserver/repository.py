@@ -31,6 +31,7 @@ class Repository:
         self.threads = threads
         """Of each session, as last applied."""
         self._metrics = metrics
+        self._names: frozenset[str] = frozenset()
         self._directory = Path("/models")
         self._warm_rows: Sequence[int] = (1,)
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="load")
@@ -40,9 +41,10 @@ class Repository:
         """Which models there are. One that has gone stays while it is loaded, and is not loaded again."""
         self._directory = directory
         self._warm_rows = sorted(set(warm_rows))
+        self._names = frozenset(names)
         for name in names:
             self.models.setdefault(name, Model(name))
-        for name in set(self.models) - set(names):
+        for name in set(self.models) - self._names:
             if not self.models[name].instances:
                 del self.models[name]
 
@@ -50,9 +52,12 @@ class Repository:
         """ModelFault (404) for a name that is not in the configuration."""
         model = self.models.get(name)
         if model is None:
-            known = ", ".join(sorted(self.models)) or "none"
-            raise ModelFault(f"model {name[:64]!r} is unknown; known: {known}", 404)
+            raise self._unknown(name)
         return model
+
+    def _unknown(self, name: str) -> ModelFault:
+        known = ", ".join(sorted(self._names)) or "none"
+        return ModelFault(f"model {name[:64]!r} is unknown; known: {known}", 404)
 
     async def load(self, name: str, instances: int) -> None:
         """Have exactly `instances` of a model loaded and warm: more or fewer than now, or the same.
@@ -62,6 +67,8 @@ class Repository:
         """
         async with self._changing:
             model = self.model(name)
+            if name not in self._names:
+                raise self._unknown(name)
             have = model.instances
             if len(have) >= instances:
                 model.replace(have[:instances])
@@ -87,6 +94,8 @@ class Repository:
         async with self._changing:
             model = self.model(name)
             model.replace([])
+            if name not in self._names:
+                del self.models[name]
             self._metrics.instances.labels(name).set(0)
             _log.info("%s unloaded", name)
 

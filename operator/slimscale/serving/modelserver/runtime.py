@@ -18,11 +18,11 @@ from slimscale.exceptions import SlimError
 from slimscale.serving.protocol.metadata import ModelMetadata, TensorSpec
 from slimscale.serving.protocol.tensors import DATATYPES, Tensor
 
-__all__ = ["ModelFault", "Opened", "open_model", "providers", "run_rows", "warm"]
+__all__ = ["CUDA", "ModelFault", "Opened", "open_model", "providers", "run_rows", "warm"]
 
 _log = logging.getLogger(__name__)
 
-_CUDA, _CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
+CUDA, _CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 _DATATYPES = {
     "tensor(bool)": "BOOL",
     "tensor(uint8)": "UINT8",
@@ -59,7 +59,7 @@ class Opened:
 def providers() -> list[str]:
     """CUDA where this onnxruntime has it, and the CPU for what CUDA can't do."""
     available = onnxruntime.get_available_providers()
-    return [name for name in (_CUDA, _CPU) if name in available]
+    return [name for name in (CUDA, _CPU) if name in available]
 
 
 def open_model(name: str, path: Path, *, threads: int) -> Opened:
@@ -85,8 +85,8 @@ def open_model(name: str, path: Path, *, threads: int) -> Opened:
         raise ModelFault(
             f"model {name}: {path} can't be loaded: {_first_line(error)}", 400
         ) from error
-    on_gpu = _CUDA in session.get_providers()
-    if _CUDA in wanted and not on_gpu:
+    on_gpu = CUDA in session.get_providers()
+    if CUDA in wanted and not on_gpu:
         _log.warning("%s runs on the CPU: its session could not be made on the GPU", name)
     metadata = ModelMetadata(
         name,
