@@ -40,7 +40,7 @@ class Asker:
 
     def __init__(self, port: int) -> None:
         self.port = port
-        self.pool = ClientPool(per_host=1000)
+        self.pool = ClientPool(per_host=1000, connect_seconds=30.0)
 
     async def raw(
         self, method: bytes, path: str, *, headers: dict[bytes, bytes] | None = None,

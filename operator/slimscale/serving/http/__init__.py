@@ -5,12 +5,14 @@ alive, nothing follows redirects. See `server.HttpServer`, `client.ClientPool`, 
 """
 
 from slimscale.serving.http.client import ClientPool, ClientResponse, ExchangeFailed
+from slimscale.serving.http.deferred import Deferred
 from slimscale.serving.http.messages import Handler, Limits, Request, Response, text_response
 from slimscale.serving.http.server import HttpServer
 
 __all__ = [
     "ClientPool",
     "ClientResponse",
+    "Deferred",
     "ExchangeFailed",
     "Handler",
     "HttpServer",

@@ -101,6 +101,26 @@ class ClientPool:
         finally:
             self._release(pool, connection)
 
+    def idle_now(self, host: str, port: int) -> ClientConnection | None:
+        """A connection that can be used this instant, or None. For callers that write the request
+        with `ClientConnection.send` themselves and then `give_back` the connection."""
+        pool = self._hosts.get((host, port))
+        if pool is None or not pool.idle:
+            return None
+        connection = pool.idle[-1]
+        now = asyncio.get_running_loop().time()
+        if not connection.usable or now - connection.idle_since > _FRESH_SECONDS:
+            return None  # `request` looks closer
+        return pool.idle.pop()
+
+    def give_back(self, host: str, port: int, connection: ClientConnection) -> None:
+        """After `idle_now`, once the answer has come or the exchange has failed."""
+        pool = self._hosts.get((host, port))
+        if pool is None:
+            connection.abort()
+        else:
+            self._release(pool, connection)
+
     def idle_connections(self, host: str, port: int) -> int:
         pool = self._hosts.get((host, port))
         return len(pool.idle) if pool else 0

@@ -8,6 +8,7 @@ from typing import Any
 import httptools
 
 from slimscale.exceptions import SlimError
+from slimscale.serving.http.deferred import Deferred
 
 __all__ = ["ClientConnection", "ClientResponse", "ExchangeFailed"]
 
@@ -44,8 +45,8 @@ class ClientConnection(asyncio.Protocol):
 
     __slots__ = (
         "_answer", "_body", "_body_bytes", "_body_limit", "_header_bytes", "_header_limit",
-        "_headers", "_headers_done", "_loop", "_parser", "_timer", "_transport", "_until_close",
-        "idle_since", "reused",
+        "_headers", "_headers_done", "_loop", "_over", "_parser", "_timer", "_transport", "_until_close",
+        "_whole", "idle_since", "reused",
     )  # fmt: skip
 
     def __init__(
@@ -54,7 +55,11 @@ class ClientConnection(asyncio.Protocol):
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._parser: Any = httptools.HttpResponseParser(self)
-        self._answer: asyncio.Future[ClientResponse] | None = None
+        self._answer: asyncio.Future[ClientResponse] | Deferred[ClientResponse] | None = None
+        self._whole: ClientResponse | None = None
+        """The answer has come in whole; it is handed over once the parser is done with it."""
+        self._over = False
+        """Nothing more may come or go on this connection."""
         self._timer: asyncio.TimerHandle | None = None
         self._body_limit = body_limit
         self._header_limit = header_limit
@@ -81,18 +86,27 @@ class ClientConnection(asyncio.Protocol):
         Cancelling the future closes the connection, which tells the other side.
         """
         answer: asyncio.Future[ClientResponse] = self._loop.create_future()
+        answer.add_done_callback(self._settled)
+        self.send(parts, deadline, answer)
+        return answer
+
+    def send(
+        self,
+        parts: Sequence[bytes | memoryview],
+        deadline: float,
+        answer: asyncio.Future[ClientResponse] | Deferred[ClientResponse],
+    ) -> None:
+        """As `exchange`, into a future or a Deferred of the caller's. `abort` gives it up."""
         transport = self._transport
         if transport is None or transport.is_closing():
             answer.set_exception(ExchangeFailed("the connection was closed", sent=False))
-            return answer
+            return
         self._answer = answer
-        answer.add_done_callback(self._settled)
         if sum(map(len, parts)) <= _JOIN_BYTES:
             transport.write(b"".join(parts))
         else:
             transport.writelines(parts)
         self._timer = self._loop.call_at(deadline, self._expire)
-        return answer
 
     def close(self) -> None:
         if self._transport is not None:
@@ -136,7 +150,10 @@ class ClientConnection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         if self._headers_done and self._until_close:
-            self._complete()
+            self.on_message_complete()
+            self._over = True
+            if self._whole is not None:
+                self._complete(self._whole)
         return False  # the transport closes itself
 
     def data_received(self, data: bytes) -> None:
@@ -149,6 +166,9 @@ class ClientConnection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             self._fail(f"not valid HTTP/1.1: {error}")
             self.abort()
+        else:
+            if self._whole is not None:
+                self._complete(self._whole)
 
     # ---- httptools
 
@@ -180,21 +200,23 @@ class ClientConnection(asyncio.Protocol):
         self._body.append(data)
 
     def on_message_complete(self) -> None:
-        if self._parser.get_status_code() >= 200:  # else a `100 Continue` before the answer
-            self._complete()
+        status = self._parser.get_status_code()
+        if status < 200:  # a `100 Continue` before the answer
+            return
+        if self._whole is not None:  # an answer to nothing: it must not become the next one's
+            self._over = True
+            return
+        body, self._body = self._body, []
+        self._whole = ClientResponse(
+            status, self._headers, body[0] if len(body) == 1 else b"".join(body)
+        )
+        self._over = not self._parser.should_keep_alive()
 
-    def _complete(self) -> None:
+    def _complete(self, response: ClientResponse) -> None:
         answer, self._answer = self._answer, None
+        self._whole = None
         self._stop_timer()
-        if not self._parser.should_keep_alive():
-            self.close()
+        if self._over:
+            self.abort()
         if answer is not None and not answer.done():
-            body = self._body
-            answer.set_result(
-                ClientResponse(
-                    self._parser.get_status_code(),
-                    self._headers,
-                    body[0] if len(body) == 1 else b"".join(body),
-                )
-            )
-        self._body = []
+            answer.set_result(response)

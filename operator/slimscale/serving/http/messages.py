@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
+from slimscale.serving.http.deferred import Deferred
+
 __all__ = ["Handler", "Limits", "Request", "Response", "head_of", "text_response"]
 
 JSON_TYPE = (b"content-type", b"application/json")
@@ -114,12 +116,13 @@ class Response:
         self.close = close
 
 
-Answer = Response | Future[Response] | Coroutine[Any, Any, Response]
+Answer = Response | Deferred[Response] | Future[Response] | Coroutine[Any, Any, Response]
 Handler = Callable[[Request], Answer]
-"""An `async def`, or a plain function that gives the response, or a future of it, at once.
+"""An `async def`, or a plain function that gives the response, or what will have it, at once.
 
-The plain forms save a task per request. When the client goes away the future or the task is
-cancelled, after `Request.on_cancel`'s callbacks. A handler that raises gives a 500 without details.
+The plain forms save a task per request, and Deferred a turn of the loop. When the client goes away
+all of them are cancelled, after `Request.on_cancel`'s callbacks. A handler that raises gives a 500
+without details.
 """
 
 

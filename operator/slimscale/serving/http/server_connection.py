@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import httptools
 
+from slimscale.serving.http.deferred import Deferred
 from slimscale.serving.http.messages import Request, Response, head_of
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class ServerConnection(asyncio.Protocol):
         self._ahead: list[bytes] = []
         self._ahead_bytes = 0
         self._current: Request | None = None
-        self._work: asyncio.Future[Response] | None = None
+        self._work: asyncio.Future[Response] | Deferred[Response] | None = None
         self._refusal: Response | None = None
         self._writable = True
         self._dead = False
@@ -272,6 +273,10 @@ class ServerConnection(asyncio.Protocol):
             if isinstance(answer, Response):
                 self._finish(answer)
                 return
+            if isinstance(answer, Deferred):
+                self._work = answer
+                answer.then(self._settled)
+                return
             work: asyncio.Future[Response]
             work = answer if isinstance(answer, asyncio.Future) else self._loop.create_task(answer)
         except Exception:
@@ -280,6 +285,18 @@ class ServerConnection(asyncio.Protocol):
             return
         self._work = work
         work.add_done_callback(self._done)
+
+    def _settled(self, work: Deferred[Response]) -> None:
+        if work is not self._work:  # the client has gone
+            return
+        self._work = None
+        error = work.exception()
+        if error is not None:
+            _log.error("%s failed", self._server.name, exc_info=error)
+            self._finish(self._server.refusal(500, "internal error; see the server's log"))
+        else:
+            self._finish(work.result())
+        self._proceed()
 
     def _done(self, work: asyncio.Future[Response]) -> None:
         error = None if work.cancelled() else work.exception()

@@ -1,18 +1,25 @@
 """Asks the model server on localhost: batches, metadata, what is loaded, the device."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
 from pydantic_core import from_json
 
 from slimscale.exceptions import SlimError
-from slimscale.serving.http.client import ClientPool, ClientResponse, ExchangeFailed
+from slimscale.serving.http.client import (
+    ClientPool,
+    ClientResponse,
+    ExchangeFailed,
+    request_head,
+)
+from slimscale.serving.http.deferred import Deferred
 from slimscale.serving.protocol.backend import parse_response
 from slimscale.serving.protocol.metadata import ModelMetadata
 from slimscale.serving.protocol.tensors import Tensor
 
-__all__ = ["Backend", "ModelNotLoaded", "ModelRefused", "ModelServer", "ModelServerGone"]
+__all__ = ["Backend", "ModelNotLoaded", "ModelRefused", "ModelServer", "ModelServerGone", "Outcome"]
 
 _SHORT_SECONDS = 2.0
 _LOAD_SECONDS = 300.0
@@ -39,12 +46,21 @@ class ModelRefused(SlimError):
         self.status = status
 
 
+Outcome = list[Tensor] | Exception
+Parts = Sequence[bytes | memoryview]
+
+
 class Backend(Protocol):
     """What the batcher needs of a model server."""
 
-    async def infer(
-        self, model: str, headers: Headers, parts: Sequence[bytes | memoryview], seconds: float
-    ) -> list[Tensor]: ...
+    def start(
+        self,
+        model: str,
+        headers: Headers,
+        parts: Parts,
+        seconds: float,
+        done: Callable[[Outcome], None],
+    ) -> None: ...
 
 
 class ModelServer:
@@ -53,22 +69,76 @@ class ModelServer:
     def __init__(self, host: str, port: int) -> None:
         self._host = host
         self._port = port
+        self._tasks: set[asyncio.Task[None]] = set()
         self._pool = ClientPool(per_host=32, idle_seconds=30.0, connect_seconds=0.5)
 
+    def start(
+        self,
+        model: str,
+        headers: Headers,
+        parts: Parts,
+        seconds: float,
+        done: Callable[[Outcome], None],
+    ) -> None:
+        """Send a batch now, and later call `done` once with its outputs or with what `infer` raises.
+
+        On a connection that is open already nothing waits for a turn of the loop in between.
+        """
+        connection = self._pool.idle_now(self._host, self._port)
+        if connection is None:
+            task = asyncio.get_running_loop().create_task(
+                self._start_slowly(model, headers, parts, seconds, done)
+            )
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            return
+        head = request_head(
+            b"POST", self._host, self._port, _infer_path(model),
+            headers=headers, body_bytes=sum(map(len, parts)),
+        )  # fmt: skip
+        answer: Deferred[ClientResponse] = Deferred()
+
+        def settled(answer: Deferred[ClientResponse]) -> None:
+            self._pool.give_back(self._host, self._port, connection)
+            error = answer.exception()
+            if error is None:
+                done(_outcome(answer.result()))
+            elif isinstance(error, ExchangeFailed):
+                done(ModelServerGone(str(error), late=error.late))
+            else:
+                done(ModelServerGone(repr(error)))
+
+        answer.then(settled)
+        connection.send((head, *parts), asyncio.get_running_loop().time() + seconds, answer)
+
+    async def _start_slowly(
+        self,
+        model: str,
+        headers: Headers,
+        parts: Parts,
+        seconds: float,
+        done: Callable[[Outcome], None],
+    ) -> None:
+        try:
+            outcome: Outcome = await self.infer(model, headers, parts, seconds)
+        except asyncio.CancelledError:
+            done(ModelServerGone("the sidecar is shutting down"))
+            raise
+        except Exception as error:
+            outcome = error
+        done(outcome)
+
     async def infer(
-        self, model: str, headers: Headers, parts: Sequence[bytes | memoryview], seconds: float
+        self, model: str, headers: Headers, parts: Parts, seconds: float
     ) -> list[Tensor]:
         """Outputs of a batch. Raises ModelServerGone, ModelNotLoaded, ModelRefused, or ValueError
         for an answer that makes no sense."""
-        response = await self._ask(
-            b"POST", f"/v2/models/{model}/infer", seconds, headers=headers, body=parts
-        )
-        if response.status == 200:
-            return parse_response(response.headers, response.body)
-        message = _error_of(response)
-        if response.status in (404, 503):
-            raise ModelNotLoaded(message)
-        raise ModelRefused(response.status, message)
+        path = f"/v2/models/{model}/infer"
+        response = await self._ask(b"POST", path, seconds, headers=headers, body=parts)
+        outcome = _outcome(response)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     async def ready(self) -> bool:
         """Whether it takes requests at all."""
@@ -113,6 +183,9 @@ class ModelServer:
         return document if isinstance(document, dict) else {}
 
     async def close(self) -> None:
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._pool.close()
 
     async def _ask(
@@ -135,6 +208,23 @@ class ModelServer:
                     raise ModelServerGone(str(error), late=error.late) from error
             await asyncio.sleep(0)  # nothing was sent: an idle connection had been closed
         raise AssertionError("unreachable")
+
+
+@lru_cache(maxsize=64)
+def _infer_path(model: str) -> bytes:
+    return f"/v2/models/{model}/infer".encode()
+
+
+def _outcome(response: ClientResponse) -> Outcome:
+    if response.status == 200:
+        try:
+            return parse_response(response.headers, response.body)
+        except ValueError as error:
+            return error
+    message = _error_of(response)
+    if response.status in (404, 503):
+        return ModelNotLoaded(message)
+    return ModelRefused(response.status, message)
 
 
 def _error_of(response: ClientResponse) -> str:

@@ -2,7 +2,7 @@
 
 Greedy: what has queued when an instance becomes free goes as the next batch. The next batch is sent
 before the last one's answers are written, so that the model never waits for us. There is no loop
-that could end: `pump` runs at each event, and each batch is a task that always gives its slot back.
+that could end: `pump` runs at each event, and `_ended` gives a batch's slot back before all else.
 """
 
 import asyncio
@@ -19,12 +19,14 @@ from slimscale.serving.http.messages import Response
 from slimscale.serving.protocol.backend import encode_batch
 from slimscale.serving.protocol.errors import error_response
 from slimscale.serving.protocol.metadata import ModelMetadata
+from slimscale.serving.protocol.tensors import Tensor
 from slimscale.serving.sidecar.answers import Answers
 from slimscale.serving.sidecar.backend import (
     Backend,
     ModelNotLoaded,
     ModelRefused,
     ModelServerGone,
+    Outcome,
 )
 from slimscale.serving.sidecar.backlog import backlog_seconds, finish_seconds, telemetry_of
 from slimscale.serving.sidecar.metrics import SidecarMetrics
@@ -101,7 +103,10 @@ class Batcher:
         self.queues: BatchQueues[Pending] = BatchQueues(limits_of(batching))
         self._reruns: deque[tuple[QueueKey, list[Entry[Pending]]]] = deque()
         self._runs: set[_Run] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._answering: dict[_Run, None] = {}
+        """Batches that have run and whose answers are written in the next turn."""
+        self._pumping = False
+        self._pump_again = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._idle = asyncio.Event()
@@ -175,9 +180,25 @@ class Batcher:
     # ---- running batches
 
     def pump(self) -> None:
-        """Start every batch that can start now, and set the timer for what comes by time."""
-        now = self._loop.time()
-        for _, entry in self.queues.expired(now):
+        """Start every batch that can start now, and set the timer for what comes by time.
+
+        Answers are written within this call, and a client's next request may be read within that:
+        such a call from inside only makes the one outside go round again.
+        """
+        if self._pumping:
+            self._pump_again = True
+            return
+        self._pumping = True
+        try:
+            self._pump_again = True
+            while self._pump_again:
+                self._pump_again = False
+                self._pump_once(self._loop.time())
+        finally:
+            self._pumping = False
+
+    def _pump_once(self, now: float) -> None:
+        for _, entry in list(self.queues.expired(now)):
             self._late(entry)
         held: set[str] = set()
         hold_until = None
@@ -199,10 +220,10 @@ class Batcher:
                 hold_until = until if hold_until is None else min(hold_until, until)
                 continue
             taken = self.queues.take(key, now, self.models[key.model].times.seconds)
-            for entry in taken.late:
-                self._late(entry)
             if taken.batch:
                 self._start(key, taken.batch, now)
+            for entry in taken.late:
+                self._late(entry)
         self._set_timer(now, hold_until)
         self._rest()
 
@@ -237,53 +258,65 @@ class Batcher:
         model.running += 1
         model.running_rows += rows
         self._watch_deadlines(run)
-        task = self._loop.create_task(self._run(run, model))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _run(self, run: _Run, model: ModelState) -> None:
-        outputs = None
-        specs = self.metadata.outputs if self.metadata is not None else ()
-        latest = max(entry.deadline for entry in run.entries)
-        seconds = latest - run.started
+        seconds = max(entry.deadline for entry in entries) - now
         if run.expected_seconds:
             seconds = min(seconds, max(_STUCK_SECONDS, _STUCK_FACTOR * run.expected_seconds))
         try:
-            headers, parts = encode_batch([entry.item.request.inputs for entry in run.entries])
-            outputs = await self._backend.infer(model.name, headers, parts, seconds)
-        except ModelServerGone as error:
-            self._requeue_lost(run, error)
-        except ModelNotLoaded as error:
-            self._requeue_cold(run, model, error)
-        except ModelRefused as error:
-            self._split(run, error)
-        except asyncio.CancelledError:
-            self._fail(run, 503, "ShuttingDown", "the pod is shutting down")
-            raise
-        except ValueError as error:
-            self._fail(run, 502, "BadAnswer", f"the model server's answer: {error}")
+            headers, parts = encode_batch([entry.item.request.inputs for entry in entries])
+            self._backend.start(
+                model.name, headers, parts, seconds, lambda outcome: self._ended(run, outcome)
+            )
         except Exception:
-            _log.exception("a batch of %s failed", model.name)
+            _log.exception("a batch of %s could not be sent", model.name)
+            self._release(run, model, now)
             self._fail(run, 500, "Internal", "internal error; see the sidecar's log")
-        finally:
-            ended = self._loop.time()
-            self._release(run, model, ended)
-        if outputs is None:
+
+    def _ended(self, run: _Run, outcome: Outcome) -> None:
+        """The one end of every batch: its slot is free again, whatever happens after."""
+        if run not in self._runs:
+            return
+        model = self.models[run.key.model]
+        ended = self._loop.time()
+        self._release(run, model, ended)
+        if isinstance(outcome, Exception):
+            self._failed(run, model, outcome)
             self.pump()
             return
         model.times.observe(run.rows, ended - run.started)
         self.pump()
-        await asyncio.sleep(0)  # lets the next batch go out before these answers are written
+        if self._runs:  # the next batch goes out at the end of this turn: answer in the next one
+            self._answering[run] = None
+            self._loop.call_soon(self._answer, run, outcome, ended)
+        else:
+            self._answer(run, outcome, ended)
+
+    def _answer(self, run: _Run, outputs: list[Tensor], ended: float) -> None:
+        self._answering.pop(run, None)
+        specs = self.metadata.outputs if self.metadata is not None else ()
         try:
             self._answers.write(
-                specs, run.entries, outputs, model=model.name, rows=run.rows,
+                specs, run.entries, outputs, model=run.key.model, rows=run.rows,
                 started=run.started, ended=ended, telemetry=self.telemetry(),
             )  # fmt: skip
         except Mismatch as error:
-            _log.error("the model server's answer to a batch of %s: %s", model.name, error)
+            _log.error("the model server's answer to a batch of %s: %s", run.key.model, error)
             self._fail(run, 502, "RowMismatch", f"the model server's answer: {error}")
         except Exception:
-            _log.exception("the answers of a batch of %s failed", model.name)
+            _log.exception("the answers of a batch of %s failed", run.key.model)
+            self._fail(run, 500, "Internal", "internal error; see the sidecar's log")
+        self._rest()
+
+    def _failed(self, run: _Run, model: ModelState, error: Exception) -> None:
+        if isinstance(error, ModelServerGone):
+            self._requeue_lost(run, error)
+        elif isinstance(error, ModelNotLoaded):
+            self._requeue_cold(run, model, error)
+        elif isinstance(error, ModelRefused):
+            self._split(run, error)
+        elif isinstance(error, ValueError):
+            self._fail(run, 502, "BadAnswer", f"the model server's answer: {error}")
+        else:
+            _log.error("a batch of %s failed", model.name, exc_info=error)
             self._fail(run, 500, "Internal", "internal error; see the sidecar's log")
 
     def _release(self, run: _Run, model: ModelState, now: float) -> None:
@@ -413,7 +446,7 @@ class Batcher:
         """Requests taken and not answered."""
         return (
             len(self.queues)
-            + sum(len(run.entries) for run in self._runs)
+            + sum(len(run.entries) for runs in (self._runs, self._answering) for run in runs)
             + sum(len(entries) for _, entries in self._reruns)
         )
 
@@ -441,7 +474,7 @@ class Batcher:
             self._metrics.instances.labels(model.name).set(model.instances)
 
     def _rest(self) -> None:
-        if not (self._runs or self._reruns or len(self.queues)):
+        if not (self._runs or self._answering or self._reruns or len(self.queues)):
             self._idle.set()
 
     async def wait_idle(self) -> None:
@@ -450,9 +483,10 @@ class Batcher:
 
     async def close(self) -> None:
         """Give up what is left, with a 503 each."""
-        for task in tuple(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.up = False
+        for run in tuple(self._runs):
+            self._release(run, self.models[run.key.model], self._loop.time())
+            self._fail(run, 503, "ShuttingDown", "the pod is shutting down")
         for _, entries in self._reruns:
             for entry in entries:
                 self._reject(entry, 503, "ShuttingDown", "the pod is shutting down")

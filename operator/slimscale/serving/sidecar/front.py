@@ -1,11 +1,11 @@
 """The data port: inference, health, metadata, telemetry. Nothing here changes anything."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
 from slimscale.api.serving_config import SidecarConfig
 from slimscale.serving import headers as names
+from slimscale.serving.http.deferred import Deferred
 from slimscale.serving.http.messages import JSON_TYPE, Request, Response
 from slimscale.serving.protocol.errors import InvalidRequest, error_response
 from slimscale.serving.protocol.paths import Endpoint, Resource, parse_path
@@ -36,7 +36,6 @@ class Front:
         *,
         ready: Callable[[], str | None],
     ) -> None:
-        self._loop = asyncio.get_running_loop()
         self._batcher = batcher
         self._metrics = metrics
         self._ready = ready
@@ -48,7 +47,7 @@ class Front:
         self._names |= {width.model: width.model for width in config.widths}
         self._timeout_seconds = config.timeout_milliseconds / 1000.0
 
-    def handle(self, request: Request) -> Response | asyncio.Future[Response]:
+    def handle(self, request: Request) -> Response | Deferred[Response]:
         endpoint = parse_path(request.path)
         if endpoint is None:
             if request.path == "/telemetry" and request.method == b"GET":
@@ -92,14 +91,14 @@ class Front:
         known = ", ".join(self._names)
         return error_response(404, f"model {name[:64]!r}: not served here; known: {known}")
 
-    def _infer(self, request: Request, endpoint: Endpoint) -> Response | asyncio.Future[Response]:
+    def _infer(self, request: Request, endpoint: Endpoint) -> Response | Deferred[Response]:
         try:
             return self._take(request, endpoint)
         except InvalidRequest as error:
             self._metrics.rejected.labels("Invalid").inc()
             return self._refused(error_response(error.status, str(error)))
 
-    def _take(self, request: Request, endpoint: Endpoint) -> Response | asyncio.Future[Response]:
+    def _take(self, request: Request, endpoint: Endpoint) -> Response | Deferred[Response]:
         batcher = self._batcher
         model = self._model(endpoint.model)
         if model is None:
@@ -125,7 +124,7 @@ class Front:
         if names.INFERENCE_HEADER_LENGTH not in request.headers:
             request.body = b""  # parsed to numbers: the text is not needed any more
             size = parsed.nbytes
-        answer: asyncio.Future[Response] = self._loop.create_future()
+        answer: Deferred[Response] = Deferred()
         withdraw = batcher.submit(
             model,
             Pending(parsed, wishes, answer, endpoint.model),

@@ -145,6 +145,8 @@ class Keeper:
 
     async def _look(self) -> None:
         batcher = self._batcher
+        if not await self._server.ready():
+            raise ModelServerGone("it says that it is not ready")
         batcher.device = read_device(await self._server.device())
         await self._read_loaded()
         if self._change is None or self._change.done():

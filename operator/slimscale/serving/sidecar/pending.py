@@ -1,10 +1,10 @@
 """A request on its way through the sidecar, and what a model is doing."""
 
-import asyncio
 from collections.abc import Sequence
 
 from slimscale.routing.batch_times import BatchTimes
 from slimscale.routing.holding import ArrivalRate
+from slimscale.serving.http.deferred import Deferred
 from slimscale.serving.http.messages import Response
 from slimscale.serving.protocol.requests import InferRequest
 
@@ -20,7 +20,7 @@ class Pending:
         self,
         request: InferRequest,
         wishes: Sequence[tuple[int, bool]],
-        answer: asyncio.Future[Response],
+        answer: Deferred[Response],
         model: str,
     ) -> None:
         self.request = request
