@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from slimscale.devices.reading import DeviceReading
 from slimscale.observe.exposition import read_page
 from slimscale.serving.modelserver import process as process_module
-from slimscale.serving.modelserver import repository
+from slimscale.serving.modelserver import repository, runtime
 from slimscale.serving.modelserver.device import LOST_SECONDS
 from slimscale.serving.modelserver.settings import ModelServerSettings
 from tests.support.model_servers import NARROW, WIDE, FakeDevices, Gate, with_model_server
@@ -47,11 +47,11 @@ async def test_ready_only_when_the_first_models_are_loaded_and_every_batch_size_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sessions = Sessions(monkeypatch)
-    may_warm, real = threading.Event(), repository.warm
+    may_warm = threading.Event()
 
     def warm(*args: Any) -> None:
         assert may_warm.wait(20)
-        real(*args)
+        runtime.warm(*args)
 
     monkeypatch.setattr(repository, "warm", warm)
     async with with_model_server(tmp_path, ready=False) as (process, asks):
@@ -298,8 +298,11 @@ def test_the_port_that_loads_models_is_never_opened_to_other_pods(host: str) -> 
         ModelServerSettings(modelserver_host=host)
 
 
-async def test_a_changed_configuration_is_taken_up_and_a_bad_one_is_not(tmp_path: Path) -> None:
+async def test_a_changed_configuration_is_taken_up_and_a_bad_one_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """D11: and while one more model loads, or fails to, those that are there serve on."""
+    monkeypatch.setattr(process_module, "_FIRST_RETRY_SECONDS", 0.005)
     async with with_model_server(tmp_path) as (process, asks):
         file = tmp_path / "modelserver.json"
         document = json.loads(file.read_text())

@@ -70,6 +70,7 @@ class ModelServerProcess:
         self._missing: dict[str, str] = {}
         """Models of `preload` that are not loaded yet, with the reason."""
         self._was_ready = False
+        self._configured = asyncio.Event()
         self._draining = False
         self.server = HttpServer(self._front.handle, name="model server", refusal=error_response)
         self.status = StatusServer(
@@ -138,24 +139,31 @@ class ModelServerProcess:
             for name in config.preload
             if name in names and not self.repository.models[name].instances
         }
+        self._configured.set()
 
     async def _preload(self) -> None:
         """Load what is to be there before the pod is ready; one that fails is tried again."""
         pause = _FIRST_RETRY_SECONDS
         while True:
             for name in tuple(self._missing):
-                if not self.repository.models[name].instances:
+                model = self.repository.models.get(name)
+                if model is not None and not model.instances:
                     try:
                         await self.repository.load(name, 1)
                     except ModelFault as error:
-                        if self._missing.get(name) != str(error):
+                        if self._missing.get(name, str(error)) != str(error):
                             _log.error("%s", error)
-                        self._missing[name] = str(error)
+                            self._missing[name] = str(error)
                         continue
                 self._missing.pop(name, None)
-            pause = min(2 * pause, _LONGEST_RETRY_SECONDS) if self._missing else 1.0
             self._loops[0].alive()
-            await asyncio.sleep(pause)
+            try:
+                async with asyncio.timeout(pause if self._missing else None):
+                    await self._configured.wait()
+                pause = _FIRST_RETRY_SECONDS
+            except TimeoutError:
+                pause = min(2 * pause, _LONGEST_RETRY_SECONDS)
+            self._configured.clear()
 
     async def _follow_threads(self) -> None:
         pause = _FIRST_RETRY_SECONDS
