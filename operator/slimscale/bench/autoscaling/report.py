@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from slimscale.bench.autoscaling.runner import KNATIVE_UTILISATION, Record
+from slimscale.bench.autoscaling.runner import KNATIVE_UTILISATION, Record, operator_period
 from slimscale.bench.autoscaling.scenario import (
     DEADLINE_SECONDS,
     PERCENTILE,
@@ -140,7 +140,8 @@ def _markdown(report: Report, rows: Sequence[Summary], image: str) -> str:
         f" SLO {SLO_SECONDS * 1000:g} ms for {PERCENTILE:.0%} of the requests; what is not answered in"
         f" {DEADLINE_SECONDS:g} s is dropped, and counts as a miss like a refusal. A pod takes"
         f" {pod_rows():.1f} rows/s within the SLO (sizing, to which KPA's target is"
-        f" {KNATIVE_UTILISATION:.0%}). Ours runs with the API's defaults.",
+        f" {KNATIVE_UTILISATION:.0%}). Ours runs with the API's defaults and looks every"
+        f" {operator_period():g} s, the operator's default; slimscale-2s is the same looking every 2 s.",
         "",
         "Traces: " + "; ".join(f"**{t.name}** ({t.shape}), every arrival {t.copies} times within"
         " a second" for t in TRACES)
@@ -186,7 +187,7 @@ def _reading(report: Report, rows: Sequence[Summary]) -> list[str]:
         " of stabilisation downwards, 4 pods or 100 % in 15 s upwards; metrics-server reads every 15 s."
         " A pod's CPU cannot exceed its request, so its ratio is at most 1 over the target.",
         "- KPA: Knative's, on rows a second, stable window 60 s, panic window 6 s at 200 %; asked every"
-        " 2 s, as ours is.",
+        " 2 s.",
         "- A turn is a change of direction: up after down or down after up.",
         '- "all widths": the router may choose narrower widths, which bridge a burst until pods are'
         " there, at the accuracy that the table shows; without it every request gets the widest.",

@@ -10,10 +10,11 @@ from typing import Any
 from slimscale.bench.autoscaling.scalers import Fixed, Hpa, Kpa, Ours
 from slimscale.bench.autoscaling.scenario import MOST_REPLICAS, SLO_SECONDS, Scenario, pod_rows
 from slimscale.routing.heuristics import ColdAwareSED
+from slimscale.settings import OperatorSettings
 from slimscale.simulate.serving.arrivals import Arrivals
 from slimscale.simulate.serving.plane import Outcome, Scaler, ServingRun, simulate_serving
 
-__all__ = ["SCALERS", "Record", "peak_count", "run_one", "turns"]
+__all__ = ["SCALERS", "Record", "operator_period", "peak_count", "run_one", "turns"]
 
 PEAK_SECONDS = 6.0
 KNATIVE_UTILISATION = 0.7
@@ -21,13 +22,19 @@ TIMELINE_SECONDS = 10.0
 
 Maker = Callable[[Scenario, int], Scaler]
 SCALERS: Mapping[str, Maker] = {
-    "slimscale": lambda scenario, _: Ours(scenario.spec()),
+    "slimscale": lambda scenario, _: Ours(scenario.spec(), period_seconds=operator_period()),
+    "slimscale-2s": lambda scenario, _: Ours(scenario.spec(), period_seconds=2.0),
     "hpa-cpu-50": lambda _s, _p: Hpa(0.5, 1, MOST_REPLICAS),
     "hpa-cpu-70": lambda _s, _p: Hpa(0.7, 1, MOST_REPLICAS),
     "kpa-rps": lambda _s, _p: Kpa(KNATIVE_UTILISATION * pod_rows(), 1, MOST_REPLICAS),
     "static-peak": lambda _s, _p: Fixed(),
 }
 """By name; all begin with one pod but the static ones."""
+
+
+def operator_period() -> float:
+    """How often the operator looks at a SlimInference by default."""
+    return float(OperatorSettings.model_fields["scaling_interval_seconds"].default)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from slimscale.simulate.serving.service import SimPool, SimService
 
 __all__ = ["SLO_SECONDS", "TRACES", "WIDEST", "Scenario", "Trace", "pod_rows", "read_trace"]
 
-SLO_SECONDS = 0.5
-DEADLINE_SECONDS = 2.0
+SLO_SECONDS = 1.0
+DEADLINE_SECONDS = 4.0
 PERCENTILE = 0.95
 MOST_REPLICAS = 30
 JITTER_SECONDS = 1.0
@@ -24,8 +24,8 @@ WIDEST = Width(1.0, "digits-w100", 0.92, 1.0)
 WIDTHS = (Width(0.25, "digits-w025", 0.89, 0.07), Width(0.5, "digits-w050", 0.91, 0.27), WIDEST)
 POOL = SimPool(
     name="cpu",
-    base_seconds=0.02,
-    row_seconds=0.05,
+    base_seconds=0.04,
+    row_seconds=0.1,
     min_replicas=1,
     max_replicas=MOST_REPLICAS,
     start_seconds=10.0,
@@ -42,8 +42,8 @@ class Trace:
 
 
 TRACES = (
-    Trace("code", "azure-llm-2023-code.csv", 4, "on and off: bursts out of silence"),
-    Trace("conv", "azure-llm-2023-conv.csv", 4, "near Poisson on a slow hump"),
+    Trace("code", "azure-llm-2023-code.csv", 2, "on and off: bursts out of silence"),
+    Trace("conv", "azure-llm-2023-conv.csv", 2, "near Poisson on a slow hump"),
 )
 
 
