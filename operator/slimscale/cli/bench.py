@@ -169,7 +169,11 @@ def serving(  # noqa: PLR0917 - each is an option of its own on the command line
         typer.Option(min=0.0, help="Begin nothing new after so many seconds; 0: until done."),
     ] = 0.0,
     lock: Annotated[
-        Path | None, typer.Option(help="A folder made while measuring, refused when it is there.")
+        Path | None,
+        typer.Option(help="A folder made while measuring, for minutes at most; waited for."),
+    ] = None,
+    quiet: Annotated[
+        Path | None, typer.Option(help="While this file is there nothing is measured.")
     ] = None,
     work: Annotated[
         Path, typer.Option(help="Folder that keeps environments and what is done.")
@@ -204,6 +208,7 @@ def serving(  # noqa: PLR0917 - each is an option of its own on the command line
             target_milliseconds=target,
             stop_after_seconds=stop_after or None,
             lock=lock,
+            quiet=quiet,
             only_list=list_systems,
             only_report=report,
         )

@@ -129,14 +129,14 @@ def test_unanswered_requests_pull_up_the_tail() -> None:
 def test_a_journal_goes_on_where_it_was_even_after_a_torn_line(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     journal = Journal.load(path)
-    journal.keep_turn("0 few direct", [cell("direct")])
+    journal.keep_turn("0 closed direct", [cell("direct")])
     journal.keep_capacity("0 poisson", 250.0)
     journal.keep_missing("ray", "not installed")
     with path.open("a") as file:
-        file.write('{"turn": "0 few sl')
+        file.write('{"turn": "0 closed sl')
     again = Journal.load(path)
     assert again.cells == [cell("direct")]
-    assert again.done == {"0 few direct"}
+    assert again.done == {"0 closed direct"}
     assert again.capacities == {"0 poisson": 250.0}
     assert again.missing == {"ray": "not installed"}
 
@@ -144,7 +144,7 @@ def test_a_journal_goes_on_where_it_was_even_after_a_torn_line(tmp_path: Path) -
 def test_a_system_that_comes_up_after_all_is_missing_no_more(tmp_path: Path) -> None:
     journal = Journal.load(tmp_path / "journal.jsonl")
     journal.keep_missing("ray", "not installed")
-    journal.keep_turn("0 few ray", [cell("ray")])
+    journal.keep_turn("0 closed ray", [cell("ray")])
     assert journal.missing == {}
 
 

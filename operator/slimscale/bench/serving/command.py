@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,9 +10,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from slimscale.bench.native.machine import alone
 from slimscale.bench.progress import TerminalProgress
 from slimscale.bench.serving.field import SYSTEMS, build_system
+from slimscale.bench.serving.gate import Gate
 from slimscale.bench.serving.judge import judge
 from slimscale.bench.serving.model import build_model, write_payload
 from slimscale.bench.serving.neutral import MLPERF_SHARES, verdict_of
@@ -56,6 +55,7 @@ class Request:
     target_milliseconds: float
     stop_after_seconds: float | None
     lock: Path | None
+    quiet: Path | None
     seed: int = 1
     only_list: bool = False
     only_report: bool = False
@@ -77,8 +77,7 @@ def bench_serving(request: Request) -> bool:
     journal = Journal.load(request.work / f"{_key(request, plan, setting)}.jsonl")
     done = True
     if not request.only_report:
-        lock = alone(request.lock) if request.lock is not None else nullcontext()
-        with lock, TerminalProgress(console) as progress:
+        with TerminalProgress(console) as progress:
             done = run_plan(
                 plan,
                 journal,
@@ -88,6 +87,7 @@ def bench_serving(request: Request) -> bool:
                 verdict=partial(
                     verdict_of, setting=setting, target_milliseconds=request.target_milliseconds
                 ),
+                gate=Gate(request.lock, request.quiet),
                 seconds=request.stop_after_seconds,
             )
     _print(journal, plan, request, console)

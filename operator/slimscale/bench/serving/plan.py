@@ -99,17 +99,15 @@ def groups_of(
     trace: bool,
     mlperf: Sequence[float] = (),
 ) -> tuple[Group, ...]:
-    """Few and many clients apart, Poisson, bursts (MMPP and, if asked for, the trace), MLPerf's judge."""
-    few = tuple(Load(CLOSED, clients=n) for n in clients if n <= 8)
-    many = tuple(Load(CLOSED, clients=n) for n in clients if n > 8)
+    """Closed loops, Poisson, bursts (MMPP and, if asked for, the trace), MLPerf's judge."""
+    closed = tuple(Load(CLOSED, clients=n) for n in clients)
     steady = tuple(Load(POISSON, share=share) for share in shares)
     bursty = tuple(Load(MMPP, share=share) for share in bursts)
     if trace:
         bursty += tuple(Load(TRACE, share=share) for share in bursts)
     judged = tuple(Load(MLPERF, share=share) for share in mlperf)
     named = (
-        ("few clients", few),
-        ("many clients", many),
+        (CLOSED, closed),
         ("poisson", steady),
         ("bursts", bursty),
         (MLPERF, judged),

@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from slimscale.bench.native.machine import steal_seconds
+from slimscale.bench.serving.gate import Gate
 from slimscale.bench.serving.generator import Generator
 from slimscale.bench.serving.loadgen.job import Answered, Job
 from slimscale.bench.serving.neutral import Verdict
@@ -48,6 +49,7 @@ class Runner:
         payloads: Mapping[str, Path],
         generator: Generator,
         verdict: Callable[..., Verdict],
+        gate: Gate,
     ) -> None:
         self._plan = plan
         self._journal = journal
@@ -55,6 +57,7 @@ class Runner:
         self._payloads = payloads
         self._generator = generator
         self._verdict = verdict
+        self._gate = gate
         self._started: dict[str, System] = {}
         self._given_up: set[str] = set()
         """In this call: the next one tries them again."""
@@ -67,7 +70,9 @@ class Runner:
                 if time.monotonic() >= until:
                     return False
                 if turn.system not in self._given_up:
+                    self._gate.enter()
                     self._try(turn)
+                    self._gate.leave()
                 progress.step()
         return True
 
@@ -82,6 +87,7 @@ class Runner:
             self._journal.keep_missing(turn.system, str(error))
 
     def close(self) -> None:
+        self._gate.close()
         for system in self._started.values():
             system.stop()
         self._started.clear()
@@ -282,6 +288,7 @@ def run_plan(
     build: Callable[[str], System],
     payloads: Mapping[str, Path],
     verdict: Callable[..., Verdict],
+    gate: Gate,
     seconds: float | None = None,
 ) -> bool:
     """Run what the journal does not have yet; True when all is done. Raises SlimError.
@@ -297,8 +304,9 @@ def run_plan(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with Generator() as generator:
         runner = Runner(
-            plan, journal, build=build, payloads=payloads, generator=generator, verdict=verdict
-        )
+            plan, journal, build=build, payloads=payloads, generator=generator, verdict=verdict,
+            gate=gate,
+        )  # fmt: skip
         try:
             return runner.run(progress, until=until)
         finally:
