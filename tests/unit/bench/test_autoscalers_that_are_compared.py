@@ -147,9 +147,9 @@ def test_the_command_runs_every_autoscaler_and_writes_its_report(tmp_path: Path)
     assert {run["requests"] for run in found["runs"]} == {200}
     assert (tmp_path / "out" / "autoscaling.png").stat().st_size > 1000
     # What is done is kept: the second time nothing is simulated.
-    lines = (tmp_path / "work" / "autoscaling.jsonl").read_text()
+    kept = (tmp_path / "work" / "autoscaling.jsonl").read_text()
     bench_autoscaling(request)
-    assert (tmp_path / "work" / "autoscaling.jsonl").read_text() == lines
+    assert (tmp_path / "work" / "autoscaling.jsonl").read_text() == kept
 
 
 def test_a_missing_trace_is_named_with_the_remedy(tmp_path: Path) -> None:
