@@ -135,7 +135,8 @@ class FakeKube:
         self._record("list", path)
         address = _parse(path)
         found = [
-            copy.deepcopy(thing)
+            # as an API server does: only the list itself says what its items are
+            {k: copy.deepcopy(v) for k, v in thing.items() if k not in ("apiVersion", "kind")}
             for (namespace, _), thing in sorted(
                 self._objects.get(address.collection, {}).items(), key=lambda item: str(item[0])
             )

@@ -74,7 +74,7 @@ def _apply(
         if replicas is not None:
             body["spec"]["replicas"] = replicas
     if live is not None:
-        if covers(live, body):
+        if covers(live, _unlabelled(body)):
             return None
         reason = _reason(child, live)
         body["metadata"]["uid"] = live["metadata"]["uid"]
@@ -91,12 +91,17 @@ def _apply(
     )
 
 
+def _unlabelled(body: Json) -> Json:
+    """Without apiVersion and kind, which the items of a list do not carry."""
+    return {key: value for key, value in body.items() if key not in ("apiVersion", "kind")}
+
+
 def _reason(child: Child, live: Json) -> str:
     annotations = live["metadata"].get("annotations") or {}
     wanted = child.body["metadata"]["annotations"][ANNOTATION_APPLIED_DIGEST]
     if annotations.get(ANNOTATION_APPLIED_DIGEST) != wanted:
         return "Change"
-    return "Scale" if covers(live, child.body) else "Drift"
+    return "Scale" if covers(live, _unlabelled(child.body)) else "Drift"
 
 
 def _annotations(
