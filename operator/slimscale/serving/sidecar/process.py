@@ -135,7 +135,9 @@ class Sidecar:
         # A width that has gone is not offered any more; what is queued for it still runs.
         self._front.configure(config)
         self.keeper.first = _widest(config)
-        self.server.limits = Limits(body_bytes=config.max_body_bytes)
+        # What arrives is bounded like what is queued: both are bodies of clients in our memory.
+        receiving = max(config.batching.queue_bytes, config.max_body_bytes)
+        self.server.limits = Limits(body_bytes=config.max_body_bytes, receiving_bytes=receiving)
         self.batcher.configure(config.batching)
         for setting, value in config.batching.model_dump(by_alias=True).items():
             self.metrics.config_value.labels(setting).set(value)
