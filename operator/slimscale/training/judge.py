@@ -11,8 +11,8 @@ the greatest rate of the same measurement: the true one lies between.
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
 
 from slimscale.threads.features import log_odds
 from slimscale.threads.operator_network import OperatorWeights
@@ -133,20 +133,37 @@ def smooth_log(labels: FloatArray) -> FloatArray:
     return found
 
 
-def _rise_and_fall(log_rates: FloatArray) -> FloatArray:
-    best, fitted = np.inf, log_rates
-    for mode in range(1, len(log_rates) + 1):
-        rising = isotonic_regression(log_rates[:mode]).x
-        falling = (
-            isotonic_regression(log_rates[mode:], increasing=False).x
-            if mode < len(log_rates)
-            else np.empty(0)
-        )
-        candidate = np.concatenate((rising, falling))
-        miss = float(((candidate - log_rates) ** 2).sum())
+@njit(cache=True)
+def _rise_and_fall(values: FloatArray) -> FloatArray:  # pragma: no cover - compiled
+    """The nearest sequence that rises up to some place and falls from there on."""
+    best, fitted = np.inf, values
+    for mode in range(1, len(values) + 1):
+        candidate = np.concatenate((_rising(values[:mode]), _rising(values[mode:][::-1])[::-1]))
+        miss = ((candidate - values) ** 2).sum()
         if miss < best - 1e-12:
             best, fitted = miss, candidate
-    return np.asarray(fitted)
+    return fitted
+
+
+@njit(cache=True)
+def _rising(values: FloatArray) -> FloatArray:  # pragma: no cover - compiled
+    """Pools neighbours that fall into their mean (Barlow, Bartholomew, Bremner and Brunk 1972)."""
+    means, sizes = np.empty(len(values)), np.empty(len(values), np.int64)
+    count = 0
+    for value in values:
+        means[count], sizes[count] = value, 1
+        count += 1
+        while count > 1 and means[count - 2] > means[count - 1]:
+            size = sizes[count - 2] + sizes[count - 1]
+            whole = means[count - 2] * sizes[count - 2] + means[count - 1] * sizes[count - 1]
+            means[count - 2], sizes[count - 2] = whole / size, size
+            count -= 1
+    found = np.empty(len(values))
+    start = 0
+    for pool in range(count):
+        found[start : start + sizes[pool]] = means[pool]
+        start += sizes[pool]
+    return found
 
 
 def throughput_loss(truth: FloatArray, threads: IntArray) -> FloatArray:

@@ -10,7 +10,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
 
 from slimscale.training.card import arrays_of, make_card, write_weights
@@ -71,16 +78,13 @@ def train(
     began = time.monotonic()
     data = load_or_make(folder, settings, console)
     made = time.monotonic()
-    networks = [
-        fit_network(
-            data[Split.TRAIN],
-            data[Split.VALIDATION],
-            settings=replace(settings, fit=replace(settings.fit, seed=seed)),
-            console=console,
-            label=f"fit, seed {seed}",
-        )
-        for seed in settings.fit_seeds
-    ]
+    networks = fit_networks(
+        data[Split.TRAIN],
+        data[Split.VALIDATION],
+        settings=settings,
+        seeds=settings.fit_seeds,
+        console=console,
+    )
     seconds = {"data": round(made - began), "fits": round(time.monotonic() - made)}
     return finish(networks, data, out=out, settings=settings, seconds=seconds, console=console)
 
@@ -150,6 +154,42 @@ def load_or_make(folder: Path, settings: TrainSettings, console: Console) -> dic
     return found
 
 
+def fit_networks(
+    train_data: Dataset,
+    validation: Dataset,
+    *,
+    settings: TrainSettings,
+    seeds: Sequence[int],
+    console: Console,
+    bounded: bool = True,
+    label: str = "fit",
+) -> list[OperatorNetwork]:
+    """A network for each seed, fitted to `train_data`; the same seed and data give the same one."""
+    standardisation = standardisation_of(train_data)
+    seen, checked = tensors_of(train_data), tensors_of(validation)
+    found = []
+    with _progress(console) as progress:
+        for seed in seeds:
+            words = f"{label}, seed {seed}"
+            task = progress.add_task(words, total=settings.fit.epochs)
+
+            def tell(_: int, score: float, task: TaskID = task, words: str = words) -> None:
+                progress.update(task, advance=1, description=f"{words}, validation {score:.4f}")
+
+            torch.manual_seed(seed)
+            network = OperatorNetwork(standardisation, bounded=bounded)
+            fit(
+                network,
+                seen,
+                checked,
+                weights=settings.weights,
+                settings=replace(settings.fit, seed=seed),
+                progress=tell,
+            )
+            found.append(network)
+    return found
+
+
 def fit_network(
     train_data: Dataset,
     validation: Dataset,
@@ -159,24 +199,16 @@ def fit_network(
     bounded: bool = True,
     label: str = "fit",
 ) -> OperatorNetwork:
-    """A network fitted to `train_data`; the same settings and data give the same network."""
-    torch.manual_seed(settings.fit.seed)
-    network = OperatorNetwork(standardisation_of(train_data), bounded=bounded)
-    with _progress(console) as progress:
-        task = progress.add_task(label, total=settings.fit.epochs)
-
-        def tell(_: int, score: float) -> None:
-            progress.update(task, advance=1, description=f"{label}, validation {score:.4f}")
-
-        fit(
-            network,
-            tensors_of(train_data),
-            tensors_of(validation),
-            weights=settings.weights,
-            settings=settings.fit,
-            progress=tell,
-        )
-    return network
+    """`fit_networks` with the one seed of `settings.fit`."""
+    return fit_networks(
+        train_data,
+        validation,
+        settings=settings,
+        seeds=(settings.fit.seed,),
+        console=console,
+        bounded=bounded,
+        label=label,
+    )[0]
 
 
 def predict(network: OperatorNetwork, data: Dataset) -> FloatArray:

@@ -1,5 +1,7 @@
 """The network that is trained is the one that runs, and its losses want what they say."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,10 +10,10 @@ torch = pytest.importorskip("torch", reason="pip install slimscale[train]")
 from slimscale.threads.closed_network import NetworkParameters, throughput_curve  # noqa: E402
 from slimscale.threads.features import BRANCH_FEATURES, TRUNK_FEATURES  # noqa: E402
 from slimscale.threads.operator_network import GRID_THREADS, OperatorWeights  # noqa: E402
-from slimscale.training.card import arrays_of  # noqa: E402
+from slimscale.training.card import arrays_of, weights_of  # noqa: E402
 from slimscale.training.dataset import Dataset  # noqa: E402
 from slimscale.training.fit import AVERAGE_DECAY, Average  # noqa: E402
-from slimscale.training.judge import smooth_log  # noqa: E402
+from slimscale.training.judge import operator_curves, smooth_log  # noqa: E402
 from slimscale.training.losses import (  # noqa: E402
     Physics,
     balance_residual,
@@ -48,7 +50,7 @@ def rows(count: int = 6) -> Dataset:
         branch=rng.normal(0, 1, (count, len(BRANCH_FEATURES))),
         trunk=rng.normal(0, 1, (count, POINTS, len(TRUNK_FEATURES))),
         analytic=np.ones((count, 256)),
-        bound=np.ones((count, 256)),
+        bound=np.full((count, 256), 2.0),
         physics=np.ones((count, 4)),
         labels=np.ones((count, POINTS)),
         again=np.ones((count, POINTS)),
@@ -157,3 +159,16 @@ def test_the_average_stands_in_for_the_weights_only_while_it_is_judged() -> None
             assert 0.5 * (1 - AVERAGE_DECAY) < float(moved) < 2 * (1 - AVERAGE_DECAY)
     for name, value in made.named_parameters():
         assert torch.allclose(value.detach(), before[name] + 1.0)
+
+
+def test_rows_outside_the_training_range_are_judged_by_the_analytic_curve() -> None:
+    data = rows()
+    weights = weights_of(network(), data)
+    inside = operator_curves(weights, data)
+    assert (np.abs(inside / data.analytic - 1.0).max(axis=1) > 1e-3).all()
+    branch = data.branch.copy()
+    branch[2, 0] = 1e3
+    branch[4, 1] = np.nan
+    answered = operator_curves(weights, replace(data, branch=branch))
+    assert np.array_equal(answered[[2, 4]], data.analytic[[2, 4]])
+    assert np.array_equal(answered[[0, 1, 3, 5]], inside[[0, 1, 3, 5]])

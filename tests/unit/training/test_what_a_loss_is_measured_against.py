@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 pytest.importorskip("numba", reason="pip install slimscale[train]")
-pytest.importorskip("scipy", reason="pip install slimscale[train]")
 
 from slimscale.threads.predictor import AnalyticPredictor
 from slimscale.training.judge import Truth
