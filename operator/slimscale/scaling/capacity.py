@@ -45,6 +45,8 @@ class PoolCapacity:
     sustained_rows_per_second: float
     """A pod, whatever the latency; 0: unknown."""
     utilisation: float | None
+    shares_devices: bool
+    """Several of its ready pods name one device."""
     fresh: bool
     """At least half of the ready pods have said how they are."""
 
@@ -82,9 +84,10 @@ def look(
     lost = sum(pod.device_lost for pod in alive)
     late = [pod for pod in observed.starting_pods if _is_late(pod, spec, now_seconds)]
     uncreated = max(0, observed.spec_replicas - len(alive))
-    asked_at = memo.up_at_seconds
-    overdue = asked_at is None or now_seconds - asked_at > spec.pending_timeout_seconds
-    stuck = len(late) + (uncreated if overdue and asked_at is not None else 0)
+    # Pods that a quota keeps from being made have no age: the last change stands for it.
+    asked_at = memo.up_at_seconds if memo.up_at_seconds is not None else memo.covered_since_seconds
+    overdue = asked_at is not None and now_seconds - asked_at > spec.pending_timeout_seconds
+    stuck = len(late) + (uncreated if overdue else 0)
     ready = min(len(observed.ready_pods), max(0, observed.spec_replicas))
     room = max(0, observed.spec_replicas - ready - stuck - lost)
     starting = min(room, len(observed.starting_pods) - len(late) + uncreated)
@@ -105,6 +108,7 @@ def look(
         rows_per_second=rate,
         sustained_rows_per_second=sustained,
         utilisation=device_utilisation(observed.ready_pods, spec.telemetry_stale_seconds),
+        shares_devices=_shares_devices(observed.ready_pods),
         fresh=_fresh(observed.ready_pods, spec),
     )
 
@@ -137,6 +141,11 @@ def device_utilisation(pods: Sequence[PoolPod], stale_seconds: float) -> float |
         device = told.device or f"of {pod.name}"
         highest[device] = max(highest.get(device, 0.0), min(max(used, 0.0), 1.0))
     return fmean(highest.values()) if highest else None
+
+
+def _shares_devices(pods: Sequence[PoolPod]) -> bool:
+    named = [pod.telemetry.device for pod in pods if pod.telemetry and pod.telemetry.device]
+    return len(set(named)) < len(named)
 
 
 def _bounds(pool: PoolSpec) -> tuple[int, int, str]:

@@ -193,6 +193,9 @@ def _pool_steps(pools: Sequence[PoolCapacity], blocked: frozenset[str]) -> list[
         if pool.ready and pool.utilisation is None:
             words = f"{pool.name}: no device says how busy it is; rows and times alone count"
             steps.append(step("Utilisation", "Unknown", words))
+        if pool.shares_devices:
+            words = f"{pool.name}: pods share devices; each device counts once"
+            steps.append(step("Utilisation", "Shared", words))
         if pool.stuck:
             pending = [p.name for p in pool.observed.pods if p.unschedulable]
             words = f"{pool.name}: {pool.stuck} pods have not started in time"

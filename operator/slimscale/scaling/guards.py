@@ -101,15 +101,9 @@ def _not_too_hot(pool: PoolCapacity, target: int, steps: list[DecisionStep]) -> 
         pod.telemetry is not None and pod.telemetry.running_rows > 0
         for pod in pool.observed.ready_pods
     )
-    if used is None or not running or target <= 0:
+    # Where pods share a device one pod fewer leaves it as it is, and a neighbour may be the load.
+    if used is None or not running or target <= 0 or pool.shares_devices:
         return target
-    devices = {
-        pod.telemetry.device or pod.name
-        for pod in pool.observed.ready_pods
-        if pod.telemetry is not None
-    }
-    if len(devices) < pool.ready:
-        return target  # pods share devices: one pod fewer leaves the device as it is
     cool = math.ceil(pool.ready * used / HOT - 1e-9)
     if target < cool <= pool.current:
         words = f"{pool.name}: devices are {used:.0%} busy, {cool} pods stay"

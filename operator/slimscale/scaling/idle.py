@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from slimscale.domain.scaling import DemandObservation, PoolPod, ScalingSpec
 from slimscale.scaling.capacity import PoolCapacity
+from slimscale.scaling.windows import finite_rate
 
 __all__ = ["Idleness", "idleness"]
 
@@ -28,14 +29,10 @@ def idleness(
     limit = spec.idle_to_zero_seconds
     if limit is None or waiting_rows > 0:
         return Idleness(False, "")
+    if sum(pool.current for pool in pools) == 0:
+        return Idleness(not _wakes(demand, spec), "nothing waits")
     if demand is None or not demand.complete or demand.idle_seconds is None:
         return Idleness(False, "idleness is not known")
-    if sum(pool.current for pool in pools) == 0:
-        # The stable window may still hold arrivals from before: they are answered and call for none.
-        wakes = demand.idle_seconds < spec.panic_window_seconds and bool(
-            demand.panic_rows_per_second
-        )
-        return Idleness(not wakes, "nothing waits")
     if not demand.idle_seconds >= limit:
         return Idleness(False, "")
     ready = [pod for pool in pools for pod in pool.observed.ready_pods]
@@ -43,6 +40,16 @@ def idleness(
     why_not += ["pods are starting" for pool in pools if pool.starting > 0]
     reason = next(filter(None, why_not), "")
     return Idleness(not reason, reason or f"no arrivals for {demand.idle_seconds:.0f} s")
+
+
+def _wakes(demand: DemandObservation | None, spec: ScalingSpec) -> bool:
+    """An arrival just now, as far as anything is known: a router that is silent wakes nothing.
+
+    The stable window may still hold arrivals from before the pools were emptied.
+    """
+    if demand is None or not (finite_rate(demand.panic_rows_per_second) or 0.0) > 0:
+        return False
+    return demand.idle_seconds is None or demand.idle_seconds < spec.panic_window_seconds
 
 
 def _why_not(pod: PoolPod, spec: ScalingSpec, limit: float, now_seconds: float) -> str:

@@ -32,6 +32,12 @@ def test_a_neighbour_on_the_same_device_makes_an_idle_service_neither_grow_nor_s
     pool = ready_pool(3, telemetry=busy)
     assert ask(QUIET, pool).replicas() == {"cpu": 3}
     assert of_pool(ask(QUIET, pool, memo=watched(QUIET, pool))).replicas < 3
+    assert ("Utilisation", "Shared") in outcomes(ask(QUIET, pool))
+
+
+def test_pods_with_a_device_each_are_not_called_sharing() -> None:
+    pods = [make_pod(f"a-{i}", telemetry=make_telemetry(device=f"GPU-{i}")) for i in range(3)]
+    assert ("Utilisation", "Shared") not in outcomes(ask(QUIET, make_pool("cpu", *pods)))
 
 
 def test_utilisation_that_no_device_tells_is_unknown_and_said_to_be() -> None:

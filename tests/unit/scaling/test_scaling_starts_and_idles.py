@@ -81,6 +81,25 @@ def test_the_stable_window_s_memory_does_not_wake_an_idle_pool() -> None:
     assert [replicas["cpu"] for _, replicas in cluster.history] in ([1, 0], [0])
 
 
+def test_a_silent_router_does_not_wake_an_empty_pool() -> None:
+    empty = make_pool("cpu", replicas=0)
+    partial = make_demand(0.0, routers=2, answering=1, idle=900.0)
+    assert ask(partial, empty, spec=TO_ZERO).replicas() == {"cpu": 0}
+    assert ask(None, empty, spec=TO_ZERO).replicas() == {"cpu": 0}
+    arrival = make_demand(0.1, 1.0, routers=2, answering=1, idle=0.5)
+    assert of_pool(ask(arrival, empty, spec=TO_ZERO)).replicas >= 1
+
+
+def test_pods_that_a_quota_keeps_away_are_not_waited_for_for_ever() -> None:
+    prior = (ServiceTime(MODEL, *TIMES),)
+    refused = replace(make_pool("gpu", replicas=2), prior_service_times=prior)
+    cpu = replace(make_pool("cpu", replicas=0), prior_service_times=prior)
+    memo = ask(make_demand(20.0, at=800.0), refused, cpu, spec=TWO_POOLS, at=800.0).memo
+    decision = ask(make_demand(20.0), refused, cpu, spec=TWO_POOLS, memo=memo)
+    assert of_pool(decision, "gpu").stuck == 2
+    assert of_pool(decision, "cpu").replicas > 0
+
+
 def test_idleness_that_is_not_known_keeps_the_last_pod() -> None:
     assert ask(make_demand(0.0, idle=None), ready_pool(1), spec=TO_ZERO).replicas() == {"cpu": 1}
     assert ask(None, ready_pool(1), spec=TO_ZERO).replicas() == {"cpu": 1}
