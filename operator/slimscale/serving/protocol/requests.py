@@ -5,13 +5,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from pydantic_core import from_json as load_json
 
 from slimscale.serving.headers import INFERENCE_HEADER_LENGTH
 from slimscale.serving.protocol.errors import InvalidRequest
 from slimscale.serving.protocol.metadata import TensorSpec
-from slimscale.serving.protocol.tensors import DATATYPES, Tensor, from_bytes, from_json
+from slimscale.serving.protocol.tensors import (
+    DATATYPES,
+    Tensor,
+    all_finite,
+    from_bytes,
+    from_json,
+)
 
 __all__ = ["InferRequest", "OutputWish", "header_length", "parse_request", "peek_rows"]
 
@@ -168,8 +173,7 @@ def _input(entry: Any, field: str, binary: memoryview, *, has_binary: bool) -> t
         if "data" in entry:
             raise InvalidRequest(f"{field}: both data and binary_data_size; send one of them")
         array = from_bytes(binary[:used], datatype, shape, field)
-    # One pass that a sum would save half of, but a sum overflows where no number does.
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
+    if not all_finite(array):
         raise InvalidRequest(
             f"{field}.data: a number that is not finite, or too large for {datatype}"
         )

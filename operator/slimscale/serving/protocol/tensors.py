@@ -1,5 +1,6 @@
 """Tensors of the protocol and their datatypes."""
 
+from array import array as array_of
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 
 from slimscale.serving.protocol.errors import InvalidRequest
 
-__all__ = ["DATATYPES", "Array", "Tensor", "datatype_of", "from_bytes", "from_json"]
+__all__ = ["DATATYPES", "Array", "Tensor", "all_finite", "datatype_of", "from_bytes", "from_json"]
 
 Array = NDArray[Any]
 
@@ -40,6 +41,11 @@ class Tensor:
     array: Array
 
 
+def all_finite(array: Array) -> bool:
+    """Whether no element is NaN or infinite; true for whole numbers."""
+    return array.dtype.kind != "f" or bool(np.isfinite(array).all())
+
+
 def datatype_of(array: Array) -> str:
     """The protocol's name of an array's type. ValueError for a type that it doesn't have."""
     name = _NAMES.get(array.dtype.newbyteorder("<")) if array.dtype != np.bool_ else "BOOL"
@@ -67,6 +73,9 @@ def from_json(data: Any, datatype: str, shape: tuple[int, ...], field: str) -> A
     if not isinstance(data, list):
         raise InvalidRequest(f"{field}.data: not a list; send the numbers as a list, row by row")
     dtype = DATATYPES[datatype]
+    flat = _flat_floats(data, datatype)
+    if flat is not None and flat.size == _size(shape):
+        return flat.reshape(shape)
     try:
         array = np.array(data)
     except (ValueError, OverflowError):
@@ -88,6 +97,20 @@ def from_json(data: Any, datatype: str, shape: tuple[int, ...], field: str) -> A
     if array.dtype != dtype:
         array = _convert(array, dtype, datatype, field)
     return array.reshape(shape)
+
+
+_FLOAT_CODES = {"FP32": "f", "FP64": "d"}
+
+
+def _flat_floats(data: list[Any], datatype: str) -> Array | None:
+    """The usual case, a flat list of floats, at a third of the cost; None: look at it closely."""
+    code = _FLOAT_CODES.get(datatype)
+    if code is None or not data or type(data[0]) is bool:
+        return None
+    try:
+        return np.frombuffer(array_of(code, data), DATATYPES[datatype])
+    except (TypeError, OverflowError):
+        return None
 
 
 def _convert(array: Array, dtype: np.dtype[Any], datatype: str, field: str) -> Array:

@@ -9,6 +9,7 @@ from slimscale.serving.config_file import ConfigFile
 from slimscale.serving.http.messages import Limits
 from slimscale.serving.http.server import HttpServer
 from slimscale.serving.http.status import StatusServer
+from slimscale.serving.process_tuning import calm_collector
 from slimscale.serving.protocol.errors import error_response
 from slimscale.serving.sidecar.answers import Answers
 from slimscale.serving.sidecar.backend import ModelServer
@@ -162,6 +163,7 @@ async def serve(settings: SidecarSettings) -> None:
         loop.add_signal_handler(number, stop.set)
     sidecar = Sidecar(settings)
     await sidecar.start()
+    calm_collector()
     _log.info("listening on port %d", sidecar.server.port)
     await stop.wait()
     await sidecar.drain()

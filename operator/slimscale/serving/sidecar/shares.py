@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from slimscale.serving.protocol.metadata import TensorSpec
-from slimscale.serving.protocol.tensors import Array, Tensor
+from slimscale.serving.protocol.tensors import Array, Tensor, all_finite
 
 __all__ = ["Mismatch", "in_order", "share"]
 
@@ -48,10 +48,7 @@ def share(
 def _finite_rows(tensor: Tensor) -> Array | None:
     """A mask over the rows; None where all numbers are finite, which is nearly always."""
     array = tensor.array
-    if array.dtype.kind != "f":
+    if all_finite(array):
         return None
-    finite = np.isfinite(array)
-    if finite.all():
-        return None
-    mask: Array = np.all(finite.reshape(array.shape[0], -1), axis=1)
+    mask: Array = np.all(np.isfinite(array).reshape(array.shape[0], -1), axis=1)
     return mask
