@@ -20,7 +20,7 @@ from slimscale.api.serving_config import (
     SIDECAR_PORT,
     SIDECAR_STATUS_PORT,
 )
-from slimscale.api.sliminference import SlimInferenceSpec
+from slimscale.api.sliminference import Pool, SlimInferenceSpec
 from slimscale.kubeapi.ports import Json
 
 __all__ = ["CHILD_KINDS", "Child", "ChildSettings", "children_of"]
@@ -220,23 +220,20 @@ class _Maker:
             self.spec, names=names, images=self.settings.images, account=names.router
         )
         body = self._deployment(names.router, names.role_selector(ROUTER_ROLE), template)
+        body["metadata"]["labels"] = names.labels(ROUTER_ROLE)
         body["spec"]["replicas"] = self.spec.router.replicas
         return Child("deployments", body)
 
     def pools(self) -> list[Child]:
+        return [self._pool(pool) for pool in self.spec.pools]
+
+    def _pool(self, pool: Pool) -> Child:
         names = self.names
-        return [
-            Child(
-                "deployments",
-                self._deployment(
-                    names.pool(pool.name),
-                    names.role_selector(POOL_ROLE, pool.name),
-                    pool_template(self.spec, pool, names=names, images=self.settings.images),
-                ),
-                pool=pool.name,
-            )
-            for pool in self.spec.pools
-        ]
+        template = pool_template(self.spec, pool, names=names, images=self.settings.images)
+        selector = names.role_selector(POOL_ROLE, pool.name)
+        body = self._deployment(names.pool(pool.name), selector, template)
+        body["metadata"]["labels"] = names.labels(POOL_ROLE, pool.name)
+        return Child("deployments", body, pool=pool.name)
 
     def monitoring(self) -> list[Child]:
         """For a Prometheus operator: the metrics of all pods."""

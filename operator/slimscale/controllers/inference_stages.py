@@ -14,7 +14,6 @@ from slimscale.act.status import render_invalid_spec_status
 from slimscale.act.status_writer import StatusWriter
 from slimscale.api.sliminference import SlimInferenceSpec
 from slimscale.domain.clock import Clock
-from slimscale.domain.decision import Action
 from slimscale.domain.inference import ChildResult, InferenceObservation, InferencePlan
 from slimscale.domain.scaling import ScalingDecision, ScalingObservation, ScalingSpec
 from slimscale.kubeapi.ports import Json
@@ -107,7 +106,7 @@ class InferenceReporter:
         observation: InferenceObservation, decision: ScalingDecision, plan: InferencePlan
     ) -> None:
         """Changes and writes at INFO; a look that changed nothing at DEBUG."""
-        quiet = decision.action is Action.NO_CHANGE and not plan.operations
+        quiet = not plan.operations and all(p.replicas == p.current for p in decision.pools)
         level = logging.DEBUG if quiet else logging.INFO
         if not _log.isEnabledFor(level):
             return
