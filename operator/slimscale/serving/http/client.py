@@ -123,7 +123,7 @@ class ClientPool:
 
     def idle_connections(self, host: str, port: int) -> int:
         pool = self._hosts.get((host, port))
-        return len(pool.idle) if pool else 0
+        return sum(connection.usable for connection in pool.idle) if pool else 0
 
     def forget(self, host: str, port: int) -> None:
         """Close the idle connections to an address that is not coming back."""
