@@ -21,7 +21,7 @@ __all__ = ["FitSettings", "accuracies", "calibrate", "fit", "has_fast_bfloat16",
 
 @dataclass(frozen=True, slots=True)
 class FitSettings:
-    epochs: int = 6
+    epochs: int = 4
     batch: int = 128
     learning_rate: float = 0.1
     """The highest of one cycle."""
