@@ -50,7 +50,7 @@ class RouterUnderTest:
     def __init__(self, router: Router, config_file: Path) -> None:
         self.router = router
         self.config_file = config_file
-        self.client = ClientPool(per_host=1000)
+        self.client = ClientPool(per_host=1000, connect_seconds=30.0)
 
     async def infer(self, body: bytes | None = None, **headers: str) -> ClientResponse:
         """Header names in Python's spelling: slimscale_slo="gold"."""

@@ -53,7 +53,7 @@ class Router:
         self.pods.ejected_now = self._ejected
         self._buffer = RequestBuffer(live.buffer_limits)
         self._demand = Demand(now=now)
-        self._client = ClientPool(per_host=_CONNECTIONS_A_POD, connect_seconds=1.0)
+        self._client = ClientPool(per_host=_CONNECTIONS_A_POD, connect_seconds=2.0)
         self.forwarder = Forwarder(
             live,
             pods=self.pods,

@@ -1,95 +1,52 @@
-"""One request's way: routed, held or refused; sent to a pod; answered, or tried once more elsewhere.
+"""One request's way: routed, held or refused; sent to a pod; answered, or tried again elsewhere.
 
-A second try never doubles an answer: it follows only where no answer can come any more (no connection,
-a connection that broke) or where the pod has said that it has none (404, 429, 502, 503). A 429 or 503
-with Retry-After is an early refusal, which is passed on where no other pod takes the request; a 503
-without it comes from a pod that is going away, and the request may wait for another.
-A pod that is merely slow is waited for until the deadline. Inference changes nothing, so that work
-begun on a pod that died does no harm.
+Most requests find a pod and an idle connection at once. They need no task: the answer's arrival writes
+the reply. All others, and second tries, go on in a task.
 """
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Coroutine
 from random import Random
-from typing import NamedTuple
+from typing import Any
 
 from slimscale.routing.admission import Admission, Refusal, Verdict, admit
 from slimscale.routing.feasibility import may_take
 from slimscale.routing.heuristics import Reason
-from slimscale.routing.policy import Outcome, RequestView, Route
-from slimscale.serving.headers import (
-    BATCH_CAP,
-    BATCH_ROWS,
-    COMPUTE_MILLISECONDS,
-    DEADLINE_MILLISECONDS,
-    INFERENCE_HEADER_LENGTH,
-    MODEL,
-    POD,
-    POOL,
-    QUEUE_MILLISECONDS,
-    REQUEST_ID,
-    RETRY_AFTER,
-    SLO,
-    TELEMETRY,
+from slimscale.routing.policy import RequestView, Route
+from slimscale.serving.http import (
+    ClientPool,
+    ClientResponse,
+    Deferred,
+    ExchangeFailed,
+    Request,
+    Response,
 )
-from slimscale.serving.http import ClientPool, ClientResponse, ExchangeFailed, Request, Response
+from slimscale.serving.http.client import request_head
+from slimscale.serving.http.client_connection import ClientConnection
 from slimscale.serving.protocol.errors import InvalidRequest, error_response
-from slimscale.serving.router.asked import Asked, read_asked
+from slimscale.serving.router.asked import read_asked
 from slimscale.serving.router.buffer import RequestBuffer
 from slimscale.serving.router.live import Live
 from slimscale.serving.router.metrics import RouterMetrics
-from slimscale.serving.router.pods import Pod, Pods, Sent
-from slimscale.serving.router.retries import RetryBudget
+from slimscale.serving.router.outcomes import Outcomes
+from slimscale.serving.router.pods import Pod, Pods
 from slimscale.serving.router.shadow import compare
+from slimscale.serving.router.trip import Decided, Leg, Trip, request_headers
 from slimscale.serving.router.windows import Demand
 
-__all__ = ["Decided", "Forwarder"]
+__all__ = ["Forwarder"]
 
 _PROBE = Reason.PROBE
 _NONE: frozenset[str] = frozenset()
 _GRACE_SECONDS = 0.1
 """A pod may say itself that it is too late; only then the router does."""
-_MOST_SENDS = 3
 _RELEASE_SECONDS = 0.05
 _LONGEST_RETRY_AFTER_SECONDS = 60.0
-_NOT_DONE = frozenset((404, 429, 502, 503))
-"""Answers by which a pod says that it did not do the work."""
-_BEFORE_WORK = frozenset(("status_429", "status_503", "not_connected"))
-_PASSED_ON = (b"content-type", INFERENCE_HEADER_LENGTH, b"content-encoding", b"accept")
-_ANSWERED_WITH = (
-    b"content-type", INFERENCE_HEADER_LENGTH, RETRY_AFTER, MODEL, POD, POOL,
-    QUEUE_MILLISECONDS, COMPUTE_MILLISECONDS, BATCH_ROWS,
-)  # fmt: skip
+_ANY = RequestView(rows=1, deadline_seconds=1.0, slo_seconds=1.0)
 
-
-class Decided(NamedTuple):
-    """One decision, for the state."""
-
-    at: float
-    policy: str
-    route: Route
-    pool: str
-    rows: int
-
-
-@dataclass(slots=True)
-class _Trip:
-    """A request on its way through the router."""
-
-    request: Request
-    asked: Asked
-    live: Live
-    request_id: bytes
-    deadline_at: float
-    tried: set[str] = field(default_factory=set)
-    sends: int = 0
-    held: bool = False
-    away_seconds: float = 0.0
-    """At pods, or waiting for one."""
-    refusal: ClientResponse | None = None
-    """The last early refusal of a pod: passed on where no other pod takes the request."""
-    ended: bool = False
+Step = Route | Response | None
+"""Where to, the answer already, or: wait for a pod."""
 
 
 class Forwarder:
@@ -116,13 +73,15 @@ class Forwarder:
         self._metrics = metrics
         self._client = client
         self._rng = rng
-        self._retries = RetryBudget()
         self._loop = asyncio.get_running_loop()
+        self._outcomes = Outcomes(pods=pods, demand=demand, metrics=metrics, time=self._loop.time)
         self._releasing: asyncio.Task[None] | None = None
         self._id_prefix = b"%08x-" % rng.getrandbits(32)
         self._last_id = 0
 
-    async def infer(self, request: Request) -> Response:
+    def infer(
+        self, request: Request
+    ) -> Response | Deferred[Response] | Coroutine[Any, Any, Response]:
         live = self.live
         try:
             asked = read_asked(request.headers, request.body, live.config)
@@ -131,57 +90,183 @@ class Forwarder:
             return error_response(error.status, str(error))
         arrived = request.received_at
         self._demand.arrived(asked.rows, now=arrived)
-        self._retries.earn()
+        self._outcomes.retries.earn()
         self._metrics.arrived_requests += 1
         self._metrics.arrived_rows += asked.rows
-        trip = _Trip(
-            request,
-            asked,
-            live,
-            asked.request_id or self._new_id(),
-            deadline_at=arrived + asked.deadline_seconds,
-        )
-        size = len(request.body)
-        self.body_bytes += size
-        try:
-            response = await self._serve(trip)
-        except asyncio.CancelledError:
-            self._metrics.answered(499)
-            self._end(trip, met=None)
-            raise
-        finally:
-            self.body_bytes -= size
-        self._metrics.answered(response.status)
-        self._metrics.overhead.observe(max(0.0, self._loop.time() - arrived - trip.away_seconds))
-        return response
-
-    async def _serve(self, trip: _Trip) -> Response:
-        limit = max(trip.live.config.buffer_bytes, 4 * trip.live.config.max_body_bytes)
-        if self.body_bytes > limit:
-            return self._refuse(trip, Refusal.BUFFER_BYTES, 1.0)
-        while True:
+        request_id = asked.request_id or self._new_id()
+        trip = Trip(request, asked, live, request_id, arrived + asked.deadline_seconds)
+        self.body_bytes += len(request.body)
+        step: Step
+        if self.body_bytes > max(live.config.buffer_bytes, 4 * live.config.max_body_bytes):
+            step = self._outcomes.refused(trip, Refusal.BUFFER_BYTES, 1.0)
+        else:
             step = self._route(trip)
+        if isinstance(step, Response):
+            return self._done(trip, step)
+        if step is not None:
+            pod = self._pods.get(step.pod)
+            connection = None if pod is None else self._client.idle_now(pod.host, pod.port)
+            if pod is not None and connection is not None:
+                return self._send_at_once(trip, step, pod, connection)
+        return self._walk(trip, step)
+
+    # ---- without a task
+
+    def _send_at_once(
+        self, trip: Trip, route: Route, pod: Pod, connection: ClientConnection
+    ) -> Deferred[Response]:
+        answer: Deferred[Response] = Deferred()
+        reply: Deferred[ClientResponse] = Deferred()
+        leg = self._depart(trip, route, pod)
+
+        def leave() -> None:
+            if not reply.done():  # else the connection is another request's by now
+                connection.abort()
+
+        def arrive(reply: Deferred[ClientResponse]) -> None:
+            self._client.give_back(pod.host, pod.port, connection)
+            self._arrive(leg)
+            if trip.request.cancelled:
+                self._left(trip)
+                return
+            try:
+                response = self._judge(leg, reply)
+            except Exception as error:
+                self._left(trip)
+                answer.set_exception(error)
+                return
+            if response is not None:
+                answer.set_result(self._done(trip, response))
+            else:
+                self._walk_in_a_task(trip, answer)
+
+        head = request_head(
+            b"POST",
+            pod.host,
+            pod.port,
+            trip.live.targets[route.width.model],
+            headers=request_headers(leg),
+            body_bytes=len(trip.request.body),
+        )
+        reply.then(arrive)
+        connection.send((head, trip.request.body), trip.deadline_at + _GRACE_SECONDS, reply)
+        if not answer.done():
+            trip.request.on_cancel(leave)
+        return answer
+
+    def _judge(self, leg: Leg, reply: Deferred[ClientResponse]) -> Response | None:
+        error = reply.exception()
+        if error is None:
+            return self._outcomes.replied(leg, reply.result())
+        if isinstance(error, ExchangeFailed):
+            return self._outcomes.broken(leg, error)
+        raise error
+
+    def _walk_in_a_task(self, trip: Trip, answer: Deferred[Response]) -> None:
+        task = self._loop.create_task(self._walk(trip, self._route(trip)))
+
+        def done(task: asyncio.Task[Response]) -> None:
+            if task.cancelled():
+                return
+            error = task.exception()
+            if error is not None:
+                answer.set_exception(error)
+            else:
+                answer.set_result(task.result())
+
+        def leave() -> None:
+            task.cancel()
+
+        task.add_done_callback(done)
+        trip.request.on_cancel(leave)
+
+    # ---- in a task
+
+    async def _walk(self, trip: Trip, step: Step) -> Response:
+        try:
+            response = await self._steps(trip, step)
+        except BaseException:
+            self._left(trip)
+            raise
+        return self._done(trip, response)
+
+    async def _steps(self, trip: Trip, step: Step) -> Response:
+        while not isinstance(step, Response):
             if step is None:
-                if trip.refusal is not None and not (trip.held and trip.refusal.status == 429):
-                    return self._refused_by_pod(trip, trip.refusal)
-                refused = await self._hold(trip)
-                if refused is not None:
-                    return refused
+                step = await self._hold(trip)
                 continue
-            if isinstance(step, Response):
-                return step
             answer = await self._send(trip, step)
-            if answer is not None:
-                return answer
+            step = self._route(trip) if answer is None else answer
+        return step
 
-    # ---- before a pod
+    async def _send(self, trip: Trip, route: Route) -> Response | None:
+        """The answer; None: try again."""
+        pod = self._pods.get(route.pod)
+        if pod is None:
+            return None
+        leg = self._depart(trip, route, pod)
+        try:
+            reply = await self._client.request(
+                b"POST",
+                pod.host,
+                pod.port,
+                trip.live.targets[route.width.model],
+                headers=request_headers(leg),
+                body=trip.request.body,
+                timeout_seconds=leg.left_seconds + _GRACE_SECONDS,
+            )
+        except ExchangeFailed as error:
+            return self._outcomes.broken(leg, error)
+        finally:
+            self._arrive(leg)
+        return self._outcomes.replied(leg, reply)
 
-    def _route(self, trip: _Trip) -> Route | Response | None:
-        """Where to, a refusal, or None: wait."""
+    async def _hold(self, trip: Trip) -> Step:
+        """Wait for a pod. Then where to, or the refusal."""
+        if trip.refusal is not None and not (trip.held and trip.refusal.status == 429):
+            return self._outcomes.refused_by_pod(trip, trip.refusal)
+        size = len(trip.request.body)
+        full = self._buffer.refuses(size)
+        if full is not None:
+            return self._outcomes.refused(trip, full, 1.0)
+        if not trip.held:
+            trip.held = True
+            self._metrics.held_requests += 1
+        began = self._loop.time()
+        if self._releasing is None or self._releasing.done():
+            self._releasing = self._loop.create_task(self._release_slowly())
+        try:
+            let_go = await self._buffer.wait(
+                rows=trip.asked.rows, body_bytes=size, deadline=trip.deadline_at
+            )
+        finally:
+            trip.away_seconds += self._loop.time() - began
+        trip.tried.clear()
+        trip.refusal = None
+        if not let_go:
+            return self._outcomes.refused(trip, Refusal.DEADLINE, 1.0)
+        return self._route(trip)
+
+    async def _release_slowly(self) -> None:
+        """Let held requests go as soon as any pod may take one, a batch at a time."""
+        while len(self._buffer):
+            await asyncio.sleep(_RELEASE_SECONDS)
+            self.release(self.live.config.max_batch_rows)
+
+    def release(self, rows: int) -> None:
+        """Let go of held requests where a pod is there for them."""
+        if len(self._buffer) and any(
+            may_take(view, _ANY) for view in self._pods.views(now=self._loop.time())
+        ):
+            self._buffer.release(rows)
+
+    # ---- steps of both
+
+    def _route(self, trip: Trip) -> Step:
         now = self._loop.time()
         left = trip.deadline_at - now
         if left <= 0.0:
-            return self._refuse(trip, Refusal.DEADLINE, None)
+            return self._outcomes.refused(trip, Refusal.DEADLINE)
         asked, live = trip.asked, trip.live
         slo_left = asked.slo_seconds - (now - trip.request.received_at)
         tried = frozenset(trip.tried) if trip.tried else _NONE
@@ -198,249 +283,48 @@ class Forwarder:
             compare(route, wanted, views, live=live, metrics=self._metrics, rng=self._rng)
         return route
 
-    def _refuse_or_hold(self, trip: _Trip, admission: Admission) -> Response | None:
+    def _refuse_or_hold(self, trip: Trip, admission: Admission) -> Response | None:
         """A request that has waited already goes on waiting for room in a queue."""
         refusal = admission.refusal
         if refusal is None or (trip.held and refusal is Refusal.QUEUES_FULL):
             return None
         if trip.refusal is not None:
-            return self._refused_by_pod(trip, trip.refusal)
+            return self._outcomes.refused_by_pod(trip, trip.refusal)
         wait = min(_LONGEST_RETRY_AFTER_SECONDS, admission.retry_after_seconds)
-        return self._refuse(trip, refusal, wait)
+        return self._outcomes.refused(trip, refusal, wait)
 
-    async def _hold(self, trip: _Trip) -> Response | None:
-        """None: let go, to be routed anew. Else the refusal."""
-        size = len(trip.request.body)
-        full = self._buffer.refuses(size)
-        if full is not None:
-            return self._refuse(trip, full, 1.0)
-        if not trip.held:
-            trip.held = True
-            self._metrics.held_requests += 1
-        began = self._loop.time()
-        if self._releasing is None or self._releasing.done():
-            self._releasing = self._loop.create_task(self._release_slowly())
-        try:
-            let_go = await self._buffer.wait(
-                rows=trip.asked.rows, body_bytes=size, deadline=trip.deadline_at
-            )
-        finally:
-            trip.away_seconds += self._loop.time() - began
-        trip.tried.clear()
-        trip.refusal = None
-        return None if let_go else self._refuse(trip, Refusal.DEADLINE, 1.0)
-
-    async def _release_slowly(self) -> None:
-        """Let held requests go as soon as any pod may take one, a batch at a time."""
-        while len(self._buffer):
-            await asyncio.sleep(_RELEASE_SECONDS)
-            self.release(self.live.config.max_batch_rows)
-
-    def release(self, rows: int) -> None:
-        """Let go of held requests where a pod is there for them."""
-        if len(self._buffer) and any(
-            may_take(view, _ANY) for view in self._pods.views(now=self._loop.time())
-        ):
-            self._buffer.release(rows)
-
-    def _refuse(self, trip: _Trip, reason: Refusal, retry_after: float | None) -> Response:
-        status, message = _REFUSALS[reason]
-        if reason is Refusal.DEADLINE and retry_after is not None:
-            status, message = 503, "no pod was there before the deadline; try again"
-        self._metrics.reject(reason, trip.asked.rows)
-        if status in (429, 503):
-            self._demand.rejected(trip.asked.rows, now=self._loop.time())
-            trip.ended = True
-        self._end(trip, met=False)
-        headers = ((REQUEST_ID, trip.request_id),)
-        return error_response(status, message, retry_after_seconds=retry_after, headers=headers)
-
-    # ---- at a pod
-
-    async def _send(self, trip: _Trip, route: Route) -> Response | None:
-        """The answer; None: try again."""
-        pod = self._pods.get(route.pod)
-        if pod is None:
-            return None
+    def _depart(self, trip: Trip, route: Route, pod: Pod) -> Leg:
         now = self._loop.time()
-        left = trip.deadline_at - now
-        model = route.width.model
-        self._note(trip, route, pod, now)
-        sent = pod.sent(model, trip.asked.rows, now=now, expected_seconds=route.expected_seconds)
+        live, rows, model = trip.live, trip.asked.rows, route.width.model
+        pool = pod.pool if pod.pool in live.pools else "other"
+        self._metrics.decisions[live.policy.name, model, pool, route.reason] += 1
+        self.decisions.append(Decided(now, live.policy.name, route, pool, rows))
+        trip.sends += 1
         probe = route.reason == _PROBE
         pod.probes_in_flight += probe
-        trip.sends += 1
-        try:
-            reply = await self._client.request(
-                b"POST",
-                pod.host,
-                pod.port,
-                trip.live.targets[model],
-                headers=self._headers(trip, route, left),
-                body=trip.request.body,
-                timeout_seconds=left + _GRACE_SECONDS,
-            )
-        except ExchangeFailed as error:
-            return self._broken(trip, sent, route, error)
-        finally:
-            trip.away_seconds += self._loop.time() - now
-            pod.given_back(sent)
-            pod.probes_in_flight -= probe
-            if len(self._buffer):
-                self.release(2 * trip.asked.rows)
-        return self._replied(trip, sent, route, reply)
+        sent = pod.sent(model, rows, now=now, expected_seconds=route.expected_seconds)
+        return Leg(trip, route, pod, sent, trip.deadline_at - now, probe)
 
-    def _headers(self, trip: _Trip, route: Route, left: float) -> list[tuple[bytes, bytes]]:
-        given = trip.request.headers
-        headers = [(name, given[name]) for name in _PASSED_ON if name in given]
-        slo_left = trip.asked.slo_seconds - (trip.asked.deadline_seconds - left)
-        headers += (
-            (BATCH_CAP, b"%d" % route.batch_cap),
-            (DEADLINE_MILLISECONDS, b"%d" % max(1, int(left * 1000.0))),
-            (SLO, b"%d" % max(1, int(slo_left * 1000.0))),
-            (REQUEST_ID, trip.request_id),
-        )
-        return headers
+    def _arrive(self, leg: Leg) -> None:
+        """The answer, or that none will come. What was counted is given back."""
+        leg.trip.away_seconds += self._loop.time() - leg.sent.sent_at
+        leg.pod.given_back(leg.sent)
+        leg.pod.probes_in_flight -= leg.probe
+        if len(self._buffer):
+            self.release(2 * leg.trip.asked.rows)
 
-    def _broken(
-        self, trip: _Trip, sent: Sent, route: Route, error: ExchangeFailed
-    ) -> Response | None:
-        """No whole answer came, and none will."""
-        now, pod = self._loop.time(), sent.pod
-        if error.late:
-            self._pods.succeeded(sent, now=now)  # not dead, but as slow as it has been
-            self._learn(trip, route, now, succeeded=False)
-            self._end(trip, met=False)
-            return self._error(trip, 504, "no answer within the request's deadline")
-        self._pods.failed(pod, now=now)
-        if not error.sent:
-            pod.unreachable(now=now)
-            trip.sends -= 1  # nobody has seen it
-        if self._tries_again(trip, pod, "connection_lost" if error.sent else "not_connected"):
-            return None
-        self._learn(trip, route, now, succeeded=False)
-        self._end(trip, met=False)
-        return self._error(trip, 502, "the pods that were asked did not answer; try again")
+    def _done(self, trip: Trip, response: Response) -> Response:
+        self.body_bytes -= len(trip.request.body)
+        self._metrics.answered(response.status)
+        inside = self._loop.time() - trip.request.received_at - trip.away_seconds
+        self._metrics.overhead.observe(max(0.0, inside))
+        return response
 
-    def _replied(
-        self, trip: _Trip, sent: Sent, route: Route, reply: ClientResponse
-    ) -> Response | None:
-        now, pod, status = self._loop.time(), sent.pod, reply.status
-        pod.reached()
-        headers = reply.headers
-        telemetry = headers.get(TELEMETRY)
-        if telemetry is not None:
-            pod.told(telemetry, now=now)
-        pool = headers.get(POOL)
-        if pool is not None:
-            self._pods.belongs_to(pod, pool)
-        if status == 200:
-            self._pods.succeeded(sent, now=now)
-            _measure_link(sent, headers, now)
-            latency = now - trip.request.received_at
-            met = latency <= trip.asked.slo_seconds
-            model = route.width.model
-            self._demand.answered(model, within_slo=met, now=now)
-            trip.ended = True
-            self._metrics.took(model, latency)
-            self._end(trip, met=met)
-            self._learn(trip, route, now, succeeded=True)
-            return self._pass(trip, reply)
-        if status == 429:
-            pod.refused(now=now)
-        elif status in (500, 502):
-            self._pods.failed(pod, now=now)
-        if status in (429, 503) and RETRY_AFTER in headers:
-            trip.refusal = reply
-        if status in _NOT_DONE and self._tries_again(trip, pod, f"status_{status}"):
-            return None
-        if status in (429, 503):
-            return self._refused_by_pod(trip, reply)
-        if status >= 500:
-            self._learn(trip, route, now, succeeded=False)
-        self._end(trip, met=False if status >= 500 else None)
-        return self._pass(trip, reply)
-
-    def _refused_by_pod(self, trip: _Trip, reply: ClientResponse) -> Response:
-        self._metrics.reject("Pod", trip.asked.rows)
-        self._demand.rejected(trip.asked.rows, now=self._loop.time())
-        trip.ended = True
-        self._end(trip, met=False)
-        return self._pass(trip, reply)
-
-    def _tries_again(self, trip: _Trip, pod: Pod, reason: str) -> bool:
-        """Whether to, and remembers that.
-
-        Work that was begun is begun three times at most. Refusals before any work are paced by the
-        buffer once the request is held there, else by the budget.
-        """
-        paced = trip.held and reason in _BEFORE_WORK
-        if trip.sends >= _MOST_SENDS and not paced:
-            return False
-        if trip.deadline_at <= self._loop.time():
-            return False
-        if not paced and not self._retries.take():
-            return False
-        self._metrics.retries[reason] += 1
-        trip.tried.add(pod.name)
-        return True
-
-    # ---- after a pod
-
-    def _pass(self, trip: _Trip, reply: ClientResponse) -> Response:
-        given = reply.headers
-        headers = [(name, given[name]) for name in _ANSWERED_WITH if name in given]
-        headers.append((REQUEST_ID, trip.request_id))
-        return Response(reply.status, reply.body, headers)
-
-    def _error(self, trip: _Trip, status: int, message: str) -> Response:
-        return error_response(status, message, headers=((REQUEST_ID, trip.request_id),))
-
-    def _learn(self, trip: _Trip, route: Route, now: float, *, succeeded: bool) -> None:
-        if not trip.live.learns:
-            return
-        asked = trip.asked
-        wanted = RequestView(
-            asked.rows, asked.deadline_seconds, asked.slo_seconds, asked.min_accuracy
-        )
-        latency = now - trip.request.received_at
-        trip.live.policy.learn(Outcome(wanted, route, latency, succeeded))
-
-    def _end(self, trip: _Trip, *, met: bool | None) -> None:
-        """Count the request's end once. None: the client's own fault, or it has gone."""
-        if met is None:
-            return
-        if not trip.ended:
-            self._demand.failed(now=self._loop.time())
-            trip.ended = True
-        self._metrics.slo[trip.asked.slo_class, "met" if met else "missed"] += 1
-
-    def _note(self, trip: _Trip, route: Route, pod: Pod, now: float) -> None:
-        policy = trip.live.policy.name
-        pool = pod.pool if pod.pool in trip.live.pools else "other"
-        self._metrics.decisions[policy, route.width.model, pool, route.reason] += 1
-        self.decisions.append(Decided(now, policy, route, pool, trip.asked.rows))
+    def _left(self, trip: Trip) -> None:
+        """The client has gone."""
+        self.body_bytes -= len(trip.request.body)
+        self._metrics.answered(499)
 
     def _new_id(self) -> bytes:
         self._last_id += 1
         return self._id_prefix + b"%x" % self._last_id
-
-
-_ANY = RequestView(rows=1, deadline_seconds=1.0, slo_seconds=1.0)
-
-_REFUSALS = {
-    Refusal.QUEUES_FULL: (429, "all pods' queues are full; try again later or send fewer rows"),
-    Refusal.TOO_LATE: (503, "no pod can answer within the request's deadline; try again later"),
-    Refusal.BUFFER_COUNT: (503, "no pod is there, and too many requests wait; try again later"),
-    Refusal.BUFFER_BYTES: (503, "too many bytes of requests wait; try again later"),
-    Refusal.NOT_ACCURATE: (400, "header Slimscale-Min-Accuracy: no width is that accurate"),
-    Refusal.DEADLINE: (504, "the request's deadline has passed"),
-}
-
-
-def _measure_link(sent: Sent, headers: dict[bytes, bytes], now: float) -> None:
-    try:
-        at_pod = float(headers[QUEUE_MILLISECONDS]) + float(headers[COMPUTE_MILLISECONDS])
-    except (KeyError, ValueError):
-        return
-    sent.pod.measured_link(now - sent.sent_at - at_pod / 1000.0)

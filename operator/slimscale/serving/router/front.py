@@ -10,7 +10,7 @@ from pydantic_core import from_json, to_json
 
 import slimscale
 from slimscale.serving.http import ClientPool, ExchangeFailed, Request, Response
-from slimscale.serving.http.messages import JSON_TYPE
+from slimscale.serving.http.messages import JSON_TYPE, Answer
 from slimscale.serving.protocol.errors import error_response
 from slimscale.serving.protocol.paths import Endpoint, Resource, parse_path
 from slimscale.serving.protocol.responses import json_response
@@ -37,7 +37,7 @@ class FrontDoor:
         self._metadata: dict[str, bytes] = {}
         """By service: what some pod has said before, for when none is there."""
 
-    def handle(self, request: Request) -> Response | Coroutine[Any, Any, Response]:
+    def handle(self, request: Request) -> Answer:
         endpoint = parse_path(request.path)
         if endpoint is None:
             return error_response(404, f"path {request.path[:100]}: not served here; see /v2")
