@@ -17,7 +17,8 @@ def dump(test: str, *namespaces: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     cluster = Kubectl()
     _write(folder / "nodes.txt", lambda: cluster.run("describe", "nodes"))
-    _write(folder / "simworkloads.yaml", lambda: cluster.run("get", "simw", "-A", "-o", "yaml"))
+    for kind in ("simw", "slim"):
+        _write(folder / f"{kind}.yaml", partial(cluster.run, "get", kind, "-A", "-o", "yaml"))
     for namespace in namespaces:
         kubectl = cluster.within(namespace)
         _write_namespace(folder, kubectl)

@@ -20,6 +20,7 @@ from slimscale.controllers.injection_catalog import CatalogEntry, InjectionCatal
 from slimscale.handlers.admission import AdmissionServer, serving_context
 from slimscale.kubeapi import paths
 from tests.support.fake_kube import FakeKube
+from tests.support.inferences import sliminference
 
 IDENTITY = WebhookIdentity(
     namespace="slimscale",
@@ -182,6 +183,23 @@ async def test_a_simworkload_in_a_system_namespace_is_refused(webhook: Webhook) 
     _, body = await webhook.post("/validate-simworkload", spec_review(namespace="kube-system"))
     assert body["response"]["allowed"] is False
     assert "kube-system" in body["response"]["status"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("namespace", "fields", "words"),
+    [
+        ("sims", {}, ""),
+        ("sims", {"pools": [{"name": "a", "maxReplicas": 0}]}, "spec.pools[0].maxReplicas 0"),
+        ("kube-system", {}, "nothing is served from there"),
+    ],
+)
+async def test_sliminferences_are_judged_on_a_path_of_their_own(
+    webhook: Webhook, namespace: str, fields: dict[str, Any], words: str
+) -> None:
+    review = {"request": {"uid": "u-1", "object": sliminference(namespace=namespace, **fields)}}
+    _, body = await webhook.post("/validate-sliminference", review)
+    assert body["response"]["allowed"] is (not words)
+    assert words in body["response"].get("status", {}).get("message", "")
 
 
 @pytest.mark.parametrize("namespace", ["sims", "kube-system"])
