@@ -1,12 +1,14 @@
 """SlimInference: the CRD and the models say the same; every field has a value that is legal."""
 
 import ast
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from pydantic import ValidationError
 
 from slimscale.api import sliminference as models
@@ -164,10 +166,10 @@ def test_no_field_can_point_to_another_namespace_or_hold_a_pod() -> None:
     assert not {"hostpath", "env", "command", "args", "volumes", "securitycontext"} & names
 
 
-def test_the_example_is_valid() -> None:
-    import yaml
-
-    text = (ROOT / "examples/sliminference.yaml").read_text(encoding="utf-8")
-    example = yaml.safe_load(text)
+def test_the_example_is_valid_and_names_the_models_that_ship() -> None:
+    example = yaml.safe_load((ROOT / "examples/sliminference.yaml").read_text(encoding="utf-8"))
     example["metadata"]["namespace"] = "default"
-    assert validate_sliminference(example).spec.model.name == "fashion"
+    model = validate_sliminference(example).spec.model
+    card = json.loads((ROOT / "operator/slimscale/weights/fashion/card.json").read_text())
+    shipped = {width["model"]: width["accuracy"] for width in card["widths"]}
+    assert {width.model: width.accuracy for width in model.widths} == shipped
