@@ -38,6 +38,9 @@ def finish_seconds(
 
     None where a model in front of it, or its own, has not been measured: nothing is refused on a guess.
     """
+    if not queues.live and model.instances:
+        alone = model.times.safe_seconds(rows)
+        return None if alone is None else running_seconds + alone
     full = queues.limits.max_rows
     total = 0.0
     own = 0.0

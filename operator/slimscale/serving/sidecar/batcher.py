@@ -198,6 +198,9 @@ class Batcher:
             self._pumping = False
 
     def _pump_once(self, now: float) -> None:
+        if not self.queues.live and not self._reruns:  # a timer that is left fires once for nothing
+            self._rest()
+            return
         for _, entry in list(self.queues.expired(now)):
             self._late(entry)
         held: set[str] = set()
@@ -224,7 +227,8 @@ class Batcher:
                 self._start(key, taken.batch, now)
             for entry in taken.late:
                 self._late(entry)
-        self._set_timer(now, hold_until)
+        if self.queues.live:
+            self._set_timer(now, hold_until)
         self._rest()
 
     def _fire_at(self, key: QueueKey, now: float) -> float:
@@ -402,9 +406,6 @@ class Batcher:
         """One timer: the first deadline of what is queued, or the end of a hold."""
         times = [at for at in (hold_until, self.queues.first_deadline()) if at is not None]
         if not times:
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
             return
         at = max(min(times), now)
         if self._timer is not None:

@@ -109,7 +109,9 @@ class Front:
         deadline = request.received_at + self._budget_seconds(request)
         size = len(request.body)
         # Before the body is parsed, so that refusing stays cheap when there is most to refuse.
-        refusal = batcher.refusal(model, peek_rows(request.body) or 1, size, deadline)
+        # With nothing queued only the deadline can be in the way, and a few rows decide nothing.
+        rows = (peek_rows(request.body) or 1) if batcher.queues.live else 1
+        refusal = batcher.refusal(model, rows, size, deadline)
         if refusal is not None:
             self._metrics.rejected.labels(refusal.reason).inc()
             return self._refused(refusal.response())
