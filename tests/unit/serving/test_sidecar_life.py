@@ -118,6 +118,7 @@ async def test_drain_is_not_ready_first_takes_requests_for_a_while_and_loses_non
         assert json.loads((await asker.raw(b"GET", "/telemetry")).body)["draining"] is True
         tasks.append(asyncio.create_task(asker.infer([3.0])))  # endpoints lag: still taken
         await until(lambda: len(sidecar.batcher.queues) == 2)
+        await until(lambda: not sidecar.server.listening)
         assert not draining.done()
         server.release()
         answers = await asyncio.gather(*tasks)

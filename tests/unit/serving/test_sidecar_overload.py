@@ -92,9 +92,31 @@ async def test_a_deadline_that_passes_while_the_batch_runs_is_answered_then(tmp_
         server.hold()
         late = await asker.infer([1.0], headers=within(30))
         assert late.status == 504
+        assert sidecar.batcher.up  # a slow batch is not a lost model server
+        asked = server.calls.count("INFER digits-w100")
         server.release()
         await until(lambda: sidecar.batcher.pending == 0)
         assert Asker.values(await asker.infer([2.0])) == [20.0]
+        assert server.calls.count("INFER digits-w100") == asked + 1
+
+
+async def test_a_batch_with_a_late_request_in_it_still_answers_the_others(tmp_path: Path) -> None:
+    server = FakeModelServer("digits-w100")
+    gate = asyncio.Event()
+
+    async def blocked(rows: Any) -> None:
+        if 9.0 in rows:
+            await gate.wait()
+
+    server.meanwhile = blocked
+    async with with_sidecar(tmp_path, server) as (sidecar, asker):
+        tasks = await fill(server, sidecar, asker, 1)
+        late = asyncio.create_task(asker.infer([9.0], headers=within(300)))
+        await until(lambda: len(sidecar.batcher.queues) == 2)
+        server.release()
+        assert (await late).status == 504
+        gate.set()
+        assert [Asker.values(await task) for task in tasks] == [[0.0], [10.0]]
 
 
 async def test_ten_times_the_capacity_leaves_a_flat_queue_and_answers_in_time(

@@ -68,6 +68,10 @@ class HttpServer:
         return int(self._server.sockets[0].getsockname()[1])
 
     @property
+    def listening(self) -> bool:
+        return self._server is not None
+
+    @property
     def connections(self) -> int:
         return len(self._connections)
 

@@ -43,6 +43,8 @@ _ALONE_AFTER_LOSSES = 2
 _STUCK_FACTOR = 20.0
 _STUCK_SECONDS = 5.0
 """A batch that takes this long, and so many times what was expected, is given up as stuck."""
+_FIRST_SECONDS = 60.0
+"""The same for a model that has not been measured yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,9 +264,10 @@ class Batcher:
         model.running += 1
         model.running_rows += rows
         self._watch_deadlines(run)
-        seconds = max(entry.deadline for entry in entries) - now
+        # Not the requests' deadlines: those answer their clients, while the model goes on computing.
+        seconds = _FIRST_SECONDS
         if run.expected_seconds:
-            seconds = min(seconds, max(_STUCK_SECONDS, _STUCK_FACTOR * run.expected_seconds))
+            seconds = max(_STUCK_SECONDS, _STUCK_FACTOR * run.expected_seconds)
         try:
             headers, parts = encode_batch([entry.item.request.inputs for entry in entries])
             self._backend.start(
