@@ -225,7 +225,7 @@ async def test_handing_the_replicas_over_drops_no_pod() -> None:
 
     def hpa(deployment: Json) -> None:
         deployment["spec"]["replicas"] = 7
-        fields = {"f:spec": {"f:replicas": {}}}
+        fields: Json = {"f:spec": {"f:replicas": {}}}
         manager = {"manager": "kube-controller-manager", "fieldsV1": fields}
         deployment["metadata"]["managedFields"] = [manager]
 

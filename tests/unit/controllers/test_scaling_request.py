@@ -27,7 +27,8 @@ def test_percents_become_shares_and_milliseconds_seconds() -> None:
         },
     )  # fmt: skip
     assert given.owner is ScalingOwner.EXTERNAL
-    assert (given.slo_seconds, given.percentile) == (0.04, pytest.approx(0.99))
+    assert given.slo_seconds == 0.04
+    assert given.percentile == pytest.approx(0.99)
     assert (given.headroom, given.panic_threshold) == (0.3, 1.5)
     assert (given.up_factor, given.down_factor) == (1.5, 0.1)
     assert given.idle_to_zero_seconds == 90.0

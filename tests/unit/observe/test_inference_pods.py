@@ -57,7 +57,7 @@ def test_a_pod_that_was_never_ready_has_no_time_of_becoming_it() -> None:
 
 
 def test_other_owners_of_the_replicas_are_found() -> None:
-    fields = {"f:spec": {"f:replicas": {}}}
+    fields: Json = {"f:spec": {"f:replicas": {}}}
     thing = deployment()
     thing["metadata"]["managedFields"] = [
         {"manager": "slimscale-inference", "fieldsV1": fields},
