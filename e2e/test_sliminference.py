@@ -1,5 +1,6 @@
 """SlimInference in a cluster: `kubectl apply` serves, changes roll nothing, deletion leaves nothing."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -169,3 +170,51 @@ def test_deletion_takes_every_child_along(fashion: Inference) -> None:
         return not versions(fashion)
 
     eventually(nothing_left, 120, what="the garbage collector has taken the children")
+
+
+OPERATOR = "--as=system:serviceaccount:slimscale:slimscale-operator"
+
+
+def pretended(**pod: Any) -> dict[str, Any]:
+    """A Deployment that says that it is a child of ours."""
+    owner = {"apiVersion": "slimscale.dev/v1alpha1", "kind": "SlimInference", "name": "x"}
+    secure = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True}
+    container = {"name": "c", "image": "localhost/none:none", "securityContext": secure}
+    labels = {"slimscale.dev/sliminference": "x"}
+    spec = {"automountServiceAccountToken": False, "containers": [container]} | pod
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {
+            "name": "pretended", "labels": labels, "ownerReferences": [owner | {"uid": "u1"}],
+        },
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("thing", "words"),
+    [
+        (pretended(hostNetwork=True), "without host access and privileges"),
+        (pretended(automountServiceAccountToken=True), "a token to no pod but the router's"),
+        (
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "plain"}},
+            "only what carries the label",
+        ),
+        (
+            {"apiVersion": "v1", "kind": "Service", "metadata": {
+                "name": "plain", "labels": {"slimscale.dev/sliminference": "x"}},
+             "spec": {"ports": [{"port": 80}]}},
+            "only what a SlimInference owns",
+        ),
+    ],
+)  # fmt: skip
+def test_the_operators_account_can_make_nothing_else(
+    serving: Cluster, kubectl: Kubectl, thing: dict[str, Any], words: str
+) -> None:
+    """H3: whoever gets hold of it has no way to pods, tokens or objects of his own."""
+    with pytest.raises(KubectlFailed, match=words):
+        kubectl.run("create", OPERATOR, "--dry-run=server", "-f", "-", stdin=json.dumps(thing))

@@ -184,6 +184,29 @@ async def test_a_manual_edit_of_a_child_is_taken_back() -> None:
     assert pod["containers"][0]["image"] == "data:1"
 
 
+async def test_somebody_who_keeps_changing_a_child_back_is_not_fought_for_ever() -> None:
+    world = World()
+    world.create()
+    await world.reconcile()
+
+    def theirs(deployment: Json) -> None:
+        deployment["spec"]["template"]["spec"]["containers"][0]["image"] = "theirs"
+
+    writes = 0
+    for _ in range(30):
+        world.kube.edit(POOL, theirs)
+        writes += len([c for c in await world.written() if c.path == POOL])
+        world.clock.advance(10)
+    assert writes == 5
+    state, reason, message = world.condition("Applied")
+    assert (state, reason) == ("False", "OtherManagerReverts")
+    assert NAMES.pool("cpu") in message
+    world.clock.advance(900)
+    await world.reconcile()
+    pod = (world.kube.peek(POOL) or {})["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"] == "data:1"
+
+
 async def test_a_deleted_child_comes_back() -> None:
     world = World()
     world.create()

@@ -55,6 +55,8 @@ def _applied(failed: Sequence[ChildResult]) -> ConditionRow:
         reason = Reason.CHILD_REFUSED
     elif "NotPermitted" in by_reason:
         reason = Reason.NOT_PERMITTED
+    elif "OtherManagerReverts" in by_reason:
+        reason = Reason.OTHER_MANAGER
     else:
         reason = Reason.CHILD_NOT_WRITTEN
     words = [f"{r.plural} {r.name}: {r.message}" for r in failed[:_SHOWN]]

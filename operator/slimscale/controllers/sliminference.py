@@ -20,6 +20,7 @@ from slimscale.api.validation import (
     describe_never_serving,
     validate_sliminference,
 )
+from slimscale.controllers.drift_guard import DriftGuard
 from slimscale.controllers.inference_stages import InferenceStages
 from slimscale.controllers.queue import Key
 from slimscale.controllers.scaling_memo import ScalingMemoKeeper
@@ -57,6 +58,7 @@ class SlimInferenceController:
         self._clock = clock
         self._stages = stages
         self._memo = memo
+        self._drift = DriftGuard(clock)
         self._settings = settings
         self._lease_held = lease_held
         self._interval_seconds = interval_seconds
@@ -132,6 +134,7 @@ class SlimInferenceController:
         )
         if not self._lease_held():
             return _AFTER_FAILED_WRITE_SECONDS
+        plan, resting = self._drift.check(plan)
         changed = any(pool.replicas != pool.current for pool in decision.pools)
         with self._timed("act"):
             await self._memo.save(raw, dict(decision.memo), urgent=changed)
@@ -141,6 +144,7 @@ class SlimInferenceController:
                 owner_uid=observation.uid,
                 lease_held=self._lease_held,
             )
+            failed = (*failed, *resting)
         if not self._lease_held():
             return _AFTER_FAILED_WRITE_SECONDS
         with self._timed("status"):
