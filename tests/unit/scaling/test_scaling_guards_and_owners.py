@@ -41,6 +41,13 @@ def test_a_lowered_maximum_is_kept_at_once_even_without_figures() -> None:
     assert ask(None, ready_pool(8), spec=bounded(1, 5)).replicas() == {"cpu": 5}
 
 
+def test_a_demand_within_the_tolerance_of_the_capacity_changes_nothing() -> None:
+    capacity = ask(make_demand(1.0), ready_pool(4)).capacity_rows_per_second
+    fits = capacity / (1 + SPEC.headroom)
+    assert ask(make_demand(1.05 * fits), ready_pool(4)).replicas() == {"cpu": 4}
+    assert ask(make_demand(1.15 * fits), ready_pool(4)).replicas() == {"cpu": 5}
+
+
 def test_a_demand_beyond_all_pools_is_said() -> None:
     decision = ask(make_demand(5000.0), ready_pool(4), spec=bounded(1, 5))
     assert decision.replicas() == {"cpu": 5}
@@ -90,9 +97,10 @@ def test_nothing_shrinks_until_a_stable_window_after_a_panic() -> None:
 
 
 def test_two_arrivals_in_six_seconds_are_chance_and_no_panic() -> None:
-    slow = ready_pool(1, telemetry=make_telemetry(times=(1.0, 1.0)))
+    slow = ready_pool(1, telemetry=make_telemetry(times=(3.0, 3.0)))
     spec = replace(SPEC, slo_seconds=30.0)
     decision = ask(make_demand(0.1, 2 / 6), slow, spec=spec)
+    assert decision.capacity_rows_per_second < 2 / 6
     assert not decision.panicking
 
 
@@ -136,7 +144,7 @@ def test_dear_pods_are_exchanged_for_cheap_ones_only_once_those_are_ready() -> N
 def test_a_pool_that_cannot_meet_the_slo_gets_nothing_while_another_can() -> None:
     spec = replace(SPEC, pools=(PoolSpec("slow", 0, 9), PoolSpec("cpu", 0, 9, cost_per_hour=50.0)))
     slow = replace(
-        make_pool("slow", replicas=0), prior_service_times=(ServiceTime(MODEL, 2.0, 1.0),)
+        make_pool("slow", replicas=0), prior_service_times=(ServiceTime(MODEL, 0.6, 0.001),)
     )
     decision = ask(make_demand(60.0), slow, ready_pool(1), spec=spec)
     assert decision.replicas()["slow"] == 0
