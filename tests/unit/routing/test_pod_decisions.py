@@ -13,6 +13,7 @@ from slimscale.routing.instances import (
     ModelView,
     next_step,
 )
+from slimscale.routing.promises import Promises
 
 GIGABYTE = 2**30
 
@@ -55,6 +56,29 @@ def test_times_that_cannot_be_are_not_learned(seconds: float) -> None:
     times.observe(1, seconds)
     times.observe(0, 1.0)
     assert times.count == 0
+
+
+def test_promises_learn_how_much_longer_answers_take_and_forget_it_again() -> None:
+    promises, rng = Promises(), Random(5)
+    for _ in range(3000):
+        promises.kept(0.1, 0.1 * rng.uniform(1.0, 2.0))
+    assert 1.8 < promises.factor < 2.3
+    for _ in range(20_000):
+        promises.kept(0.1, 0.1)
+    assert promises.factor == 1.0
+
+
+def test_answers_given_up_late_and_short_waits_count_as_what_they_are() -> None:
+    promises = Promises()
+    first = promises.factor
+    promises.kept(0.001, 1.0)  # noise of the clock
+    promises.kept(0.0, 1.0)  # nothing was promised
+    assert promises.factor == first
+    promises.kept(0.1, float("inf"))
+    assert promises.factor > first
+    for _ in range(1000):
+        promises.kept(0.1, float("inf"))
+    assert promises.factor == 4.0
 
 
 def hold(**changes: float | None) -> float:

@@ -10,10 +10,12 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 
 from slimscale.api.serving_config import Batching
 from slimscale.domain.serving import PodTelemetry
 from slimscale.routing.holding import fire_at
+from slimscale.routing.promises import Promises
 from slimscale.routing.queues import BatchQueues, Entry, QueueKey, QueueLimits
 from slimscale.serving.http.messages import Response
 from slimscale.serving.protocol.backend import encode_batch
@@ -98,6 +100,7 @@ class Batcher:
         self.metadata: ModelMetadata | None = None
         """What the models take and give; None until a model server has said so."""
         self.batching = batching
+        self.promises = Promises()
         self.up = False
         self.draining = False
         self.device: PodTelemetry | None = None
@@ -124,36 +127,49 @@ class Batcher:
 
     # ---- taking requests
 
-    def refusal(
+    def judge(
         self, model: ModelState, rows: int, size_bytes: int, deadline: float
-    ) -> Refusal | None:
-        """Why a request can't be taken now; None: it can."""
-        full = self.queues.refusal(rows, size_bytes)
-        if full is not None:
-            return Refusal(
-                429, full.value, f"the queue is full ({full.value}); try again later",
-                self.backlog_seconds(),
-            )  # fmt: skip
+    ) -> Refusal | float:
+        """Why a request can't be taken now, or in how many seconds its answer is expected (0 where
+        that isn't known)."""
         now = self._loop.time()
-        if deadline <= now:
-            return Refusal(504, "DeadlinePassed", "the deadline has passed", 1.0)
-        if model.refused_until > now:
-            wait = model.refused_until - now
-            return Refusal(503, "ModelUnavailable", model.refused_because, wait)
+        refusal = self._refusal(model, rows, size_bytes, left_seconds=deadline - now)
+        if refusal is not None:
+            return refusal
         if not self.up:
-            return None  # waits for the model server as long as its deadline allows
-        seconds = finish_seconds(
+            return 0.0  # waits for the model server as long as its deadline allows
+        expected = finish_seconds(
             model, self.models.values(), self.queues,
             rows=rows, deadline=deadline, running_seconds=self._running_seconds(now),
             slots=self.batching.running_batches,
         )  # fmt: skip
-        if seconds is None or now + seconds <= deadline:
-            return None
+        if expected is None:
+            return 0.0
+        # An idle pod promises what it has measured: else it could never learn that it got faster.
+        factor = self.promises.factor if self._runs else 1.0
+        if now + expected * factor <= deadline:
+            return expected
         return Refusal(
             503, "DeadlineCannotBeKept",
-            f"the answer would take {seconds:.3f} s, the deadline leaves {deadline - now:.3f} s",
-            now + seconds - deadline,
+            f"the answer would take {expected * factor:.3f} s, the deadline leaves"
+            f" {deadline - now:.3f} s",
+            now + expected * factor - deadline,
         )  # fmt: skip
+
+    def _refusal(
+        self, model: ModelState, rows: int, size_bytes: int, *, left_seconds: float
+    ) -> Refusal | None:
+        """What needs no estimate."""
+        full = self.queues.refusal(rows, size_bytes)
+        if full is not None:
+            message = f"the queue is full ({full.value}); try again later"
+            return Refusal(429, full.value, message, self.backlog_seconds())
+        if left_seconds <= 0:
+            return Refusal(504, "DeadlinePassed", "the deadline has passed", 1.0)
+        wait = model.refused_until - self._loop.time()
+        if wait > 0:
+            return Refusal(503, "ModelUnavailable", model.refused_because, wait)
+        return None
 
     def submit(
         self, model: ModelState, pending: Pending, *, cap: int, size_bytes: int, deadline: float
@@ -305,6 +321,9 @@ class Batcher:
                 specs, run.entries, outputs, model=run.key.model, rows=run.rows,
                 started=run.started, ended=ended, telemetry=self.telemetry(),
             )  # fmt: skip
+            now = self._loop.time()
+            for entry in run.entries:
+                self.promises.kept(entry.item.expected_seconds, now - entry.arrived)
         except Mismatch as error:
             _log.error("the model server's answer to a batch of %s: %s", run.key.model, error)
             self._fail(run, 502, "RowMismatch", f"the model server's answer: {error}")
@@ -396,6 +415,7 @@ class Batcher:
             self._reject(entry, status, reason, message)
 
     def _late(self, entry: Entry[Pending]) -> None:
+        self.promises.kept(entry.item.expected_seconds, inf)
         self._reject(entry, 504, "DeadlinePassed", "the deadline passed before the model could run")
 
     def _reject(self, entry: Entry[Pending], status: int, reason: str, message: str) -> None:
@@ -433,7 +453,8 @@ class Batcher:
     def _in_flight_late(self, run: _Run) -> None:
         now = self._loop.time()
         for entry in run.entries:
-            if entry.deadline <= now:
+            if entry.deadline <= now and not entry.item.answer.done():
+                self.promises.kept(entry.item.expected_seconds, inf)
                 self._reject(entry, 504, "DeadlinePassed", "the deadline passed while it ran")
         self._watch_deadlines(run)
 

@@ -11,7 +11,7 @@ from slimscale.serving.protocol.errors import InvalidRequest, error_response
 from slimscale.serving.protocol.paths import Endpoint, Resource, parse_path
 from slimscale.serving.protocol.requests import parse_request, peek_rows
 from slimscale.serving.protocol.responses import json_response, select_outputs
-from slimscale.serving.sidecar.batcher import Batcher
+from slimscale.serving.sidecar.batcher import Batcher, Refusal
 from slimscale.serving.sidecar.metrics import SidecarMetrics
 from slimscale.serving.sidecar.pending import ModelState, Pending
 from slimscale.serving.telemetry import encode_telemetry
@@ -111,10 +111,10 @@ class Front:
         # Before the body is parsed, so that refusing stays cheap when there is most to refuse.
         # With nothing queued only the deadline can be in the way, and a few rows decide nothing.
         rows = (peek_rows(request.body) or 1) if batcher.queues.live else 1
-        refusal = batcher.refusal(model, rows, size, deadline)
-        if refusal is not None:
-            self._metrics.rejected.labels(refusal.reason).inc()
-            return self._refused(refusal.response())
+        judged = batcher.judge(model, rows, size, deadline)
+        if isinstance(judged, Refusal):
+            self._metrics.rejected.labels(judged.reason).inc()
+            return self._refused(judged.response())
         batching = batcher.batching
         parsed = parse_request(
             request.headers,
@@ -129,7 +129,7 @@ class Front:
         answer: Deferred[Response] = Deferred()
         withdraw = batcher.submit(
             model,
-            Pending(parsed, wishes, answer, endpoint.model),
+            Pending(parsed, wishes, answer, endpoint.model, expected_seconds=judged),
             cap=self._cap(request, batching.max_rows),
             size_bytes=size,
             deadline=deadline,

@@ -14,7 +14,7 @@ __all__ = ["ModelState", "Pending"]
 class Pending:
     """One request with its future answer. `model`: the name under which the client asked."""
 
-    __slots__ = ("answer", "losses", "model", "request", "wishes")
+    __slots__ = ("answer", "expected_seconds", "losses", "model", "request", "wishes")
 
     def __init__(
         self,
@@ -22,7 +22,11 @@ class Pending:
         wishes: Sequence[tuple[int, bool]],
         answer: Deferred[Response],
         model: str,
+        *,
+        expected_seconds: float = 0.0,
     ) -> None:
+        self.expected_seconds = expected_seconds
+        """Until the answer, as it was expected when the request was taken; 0: not known."""
         self.request = request
         self.wishes = wishes
         self.answer = answer
