@@ -36,6 +36,7 @@ SERVICE = "fashion"
 WEIGHTS_FOLDER = Path(__file__).resolve().parents[2] / "weights" / SERVICE
 RESULTS_FOLDER = Path("docs/results")
 CHECKPOINT = Path("build/slimmable/network.safetensors")
+QUICK_IMAGES = 2000
 QUICK_FOLDER = Path("build/slimmable/quick")
 """A quick run must not take the place of weights that are used."""
 TOLERANCE = 1e-5
@@ -103,7 +104,8 @@ def main(arguments: list[str] | None = None) -> int:
         if asked.what in ("train", "export"):
             data = load_fashion(settings.data, validation=settings.validation, seed=asked.seed)
             if asked.quick:
-                data = replace(data, train=data.train.take(torch.arange(2000)))
+                count = min(QUICK_IMAGES, len(data.train))
+                data = replace(data, train=data.train.take(torch.arange(count)))
             if asked.what == "train":
                 network, facts = train(data, settings=settings, console=console)
                 save_checkpoint(checkpoint, network, facts, settings)
@@ -117,7 +119,7 @@ def main(arguments: list[str] | None = None) -> int:
             write_card(out, card)
         write_report(card, results)
     except (DataMissing, ValueError) as error:
-        console.print(f"[red]{error}[/red]")
+        console.print(str(error), style="red", markup=False, soft_wrap=True)
         return 1
     for width in card["widths"]:
         console.print(
