@@ -15,6 +15,7 @@ from slimscale.routing.heuristics import (
     NEAR_SECONDS,
     NEAR_SHARE,
     ColdAwareSED,
+    Reason,
     ShortestExpectedDelay,
 )
 from slimscale.routing.policy import Outcome, PodView, RequestView
@@ -125,7 +126,7 @@ def test_sed_takes_the_least_delay_of_the_width_that_its_rule_names(
 ) -> None:
     policy = kind(max_batch_rows=32)
     route = policy.choose(request, pods, WIDTHS, Random(seed))
-    if route is None or any(pod.probing for pod in pods):
+    if route is None or route.reason in (Reason.PROBE, Reason.TRIES_WIDER):
         return
     delays = {
         (candidate.pod.name, candidate.width.model): (

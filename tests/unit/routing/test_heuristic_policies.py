@@ -181,6 +181,40 @@ def test_the_cap_is_never_below_the_requests_own_rows() -> None:
     assert sed(pod("a", telemetry(backlog=9.0)), rows=20).batch_cap == 20
 
 
+def slow_once(seconds: float) -> PodTelemetry:
+    """The widest width was last measured while the machine was busy."""
+    return PodTelemetry(
+        widths=(*telemetry().widths[:3], width_telemetry(WIDEST, base=seconds)),
+        backlog_seconds=0.0,
+    )
+
+
+def test_a_width_that_looked_slow_once_is_tried_again_now_and_then() -> None:
+    policy = ColdAwareSED(max_batch_rows=32)
+    rng = Random(5)
+    seen, tries = slow_once(0.9), 0
+    for _ in range(3000):
+        route = policy.choose(request(slo=0.25), [pod("a", seen)], WIDTHS, rng)
+        assert route is not None
+        if route.width == WIDEST:
+            assert route.reason == Reason.TRIES_WIDER
+            tries += 1
+    assert 3 <= tries <= 40
+    assert sed(pod("a", slow_once(0.002)), slo=0.25).width == WIDEST
+
+
+def test_a_wider_width_is_not_tried_cold_or_behind_a_queue() -> None:
+    policy = ColdAwareSED(max_batch_rows=32)
+    rng = Random(5)
+    cold = pod("cold", telemetry(cold=(WIDEST.model,), load_seconds=30.0))
+    busy = pod("busy", telemetry(backlog=0.15, row=0.2))
+    for _ in range(2000):
+        for view in (cold, busy):
+            route = policy.choose(request(slo=0.25), [view], WIDTHS, rng)
+            assert route is not None
+            assert route.reason != Reason.TRIES_WIDER
+
+
 def test_a_probing_pod_gets_the_next_request_but_no_retry() -> None:
     views = [pod("ill", telemetry(backlog=3.0), ejected=True, probing=True), pod("b", telemetry())]
     policy = ColdAwareSED(max_batch_rows=32)
