@@ -155,15 +155,15 @@ async def test_a_slow_request_gets_408_and_an_idle_connection_is_closed() -> Non
 
 
 async def test_a_header_trickled_by_the_byte_gains_no_time() -> None:
-    async with serving(echo_body, Limits(receive_seconds=5.0)) as server:
+    async with serving(echo_body, Limits(receive_seconds=5.0, idle_seconds=60.0)) as server:
         connection = await RawConnection.open(server.port)
         await connection.send(b"G")
-        await until(lambda: server.connections == 1)
-        deadline = asyncio.get_running_loop().time() + 6.0
+        await until(lambda: server.first_deadline() < asyncio.get_running_loop().time() + 5.0)
+        first = server.first_deadline()
         for byte in b"ET / HT":
             await connection.send(bytes([byte]))
-            await asyncio.sleep(0)
-        server.sweep(deadline)
+            await asyncio.sleep(0.001)
+        server.sweep(first)
         assert (await connection.answer())[0] == 408
         await connection.close()
 

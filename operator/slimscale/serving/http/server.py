@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from math import inf
 
 from slimscale.serving.http.messages import Handler, Limits, Response, text_response
 from slimscale.serving.http.server_connection import ServerConnection
@@ -104,6 +105,10 @@ class HttpServer:
         for connection in tuple(self._connections):
             if connection.deadline <= now:
                 connection.expire()
+
+    def first_deadline(self) -> float:
+        """When the first connection will have been slow for too long; infinite where none can be."""
+        return min((connection.deadline for connection in self._connections), default=inf)
 
     def _schedule_sweep(self) -> None:
         self._sweeper = self.loop.call_later(_SWEEP_SECONDS, self._swept)
