@@ -118,6 +118,7 @@ async def test_a_version_that_is_too_old_leads_to_a_new_list(fault: str) -> None
             await watched.until_ready("b")
             server.watch_status = 200
             assert server.lists >= 2
+            assert watched.watch.failures == 0  # as the API means it: no fault, no pause
 
 
 async def test_an_ended_watch_goes_on_from_its_last_version_without_a_new_list() -> None:
