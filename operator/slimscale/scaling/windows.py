@@ -21,7 +21,7 @@ BURST_SLICE_SECONDS = 10.0
 UNKNOWN_START_SECONDS = 30.0
 SLICES = 30
 """Of the stabilisation window: what the memo keeps."""
-CHANCE = 2.0
+CHANCE = 3.0
 """Standard deviations of a Poisson count by which a panic must exceed the stable window."""
 
 
