@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DRIVER_NOT_LOADED", "GPU", "GPU_IS_LOST", "NOT_SUPPORTED", "NO_PERMISSION", "build"]
-__all__ += ["environment", "read_each", "settings"]
+__all__ = ["DRIVER_NOT_LOADED", "GPU", "GPU_IS_LOST", "NOT_SUPPORTED", "NO_PERMISSION"]
+__all__ += ["UNINITIALIZED", "build", "environment", "read_each", "settings"]
 
 SOURCE = Path(__file__).with_name("nvml_stub.c")
 
-NOT_SUPPORTED, NO_PERMISSION, DRIVER_NOT_LOADED, GPU_IS_LOST = 3, 4, 9, 15
+UNINITIALIZED, NOT_SUPPORTED, NO_PERMISSION, DRIVER_NOT_LOADED, GPU_IS_LOST = 1, 3, 4, 9, 15
 
 GPU: Mapping[str, object] = {
     "gpu0.uuid": "GPU-a",

@@ -4,6 +4,7 @@
    lost and come back. One setting a line, "name value":
 
      init 12                  what nvmlInit returns (0: it works)
+     shutdown 1               what nvmlShutdown returns
      devices 2                how many there are
      unknown_after 10         after so many questions about devices each one fails with Unknown (999)
      gpu0.uuid GPU-aaaa
@@ -79,7 +80,7 @@ int nvmlInitWithFlags(unsigned int flags) {
 
 int nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
 
-int nvmlShutdown(void) { return SUCCESS; }
+int nvmlShutdown(void) { return (int)number("shutdown", SUCCESS); }
 
 const char *nvmlErrorString(int error) {
     (void)error;

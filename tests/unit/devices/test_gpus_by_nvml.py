@@ -12,6 +12,7 @@ from tests.support.nvml_stub import (
     GPU_IS_LOST,
     NO_PERMISSION,
     NOT_SUPPORTED,
+    UNINITIALIZED,
     build,
     read_each,
 )
@@ -53,6 +54,14 @@ def test_without_a_driver_there_is_no_gpu_one_line_of_log_and_no_fault_at_the_en
     assert readings == [[], [], [], []]
     assert len(log) == 1
     assert "LibraryNotFound" in log[0]
+
+
+def test_a_driver_that_is_gone_when_it_is_shut_down_is_no_second_fault(
+    library: Path, tmp_path: Path
+) -> None:
+    """F1: the child closes at its end, and ends well."""
+    ([reading],), _ = read_each(library, tmp_path, [(0, {**GPU, "shutdown": UNINITIALIZED})])
+    assert reading["device"] == "GPU-a"
 
 
 def test_a_driver_that_comes_later_is_found_after_the_pause(library: Path, tmp_path: Path) -> None:
