@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from slimscale.domain.scaling import PoolSpec
 from slimscale.scaling.sizing import BatchServer, pod_capacity
+from slimscale.simulate.serving.demand import DemandMeter
 from tests.support.scaling_cases import (
     SPEC,
     TIMES,
@@ -43,6 +44,21 @@ def test_constant_load_with_noise_changes_little(boundary: float, seed: int) -> 
     assert all(
         later - earlier >= SPEC.down_stabilisation_seconds for earlier, later in pairwise(settled)
     )
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_chance_in_steady_arrivals_moves_no_pods(seed: int) -> None:
+    # Poisson arrivals, looked at every two seconds for 20 minutes: many looks, many chances.
+    rng = random.Random(seed)
+    cluster = Cluster(replace(SPEC, slo_seconds=1.0), start_seconds=10.0, times=(0.04, 0.1))
+    meter = DemandMeter(stable_seconds=60.0, panic_seconds=6.0)
+    arrived = 0.0
+    while cluster.now < 1200.0:
+        while arrived < cluster.now:
+            meter.arrived(arrived, 1)
+            arrived += rng.expovariate(11.0)
+        cluster.tick(meter.observe(cluster.now, buffered_rows=0), seconds=2.0)
+    assert [replicas["cpu"] for _, replicas in cluster.history] == [1, 2]
 
 
 @given(st.lists(st.floats(0.1, 3000.0), min_size=2, max_size=6).map(sorted))
