@@ -36,12 +36,12 @@ def install(operator_image: str, values: dict[str, Any] | None = None) -> Kubect
     Helm(NAMESPACE).install(RELEASE, settings)
     if settings.get("webhook", {}).get("enabled", True):
         # The pod is ready; its address and its CA have yet to reach API server and nodes.
-        eventually(webhook_answers, 30, what="the webhook answers")
+        eventually(lambda: webhook_answers(Kubectl()), 30, what="the webhook answers")
     return Kubectl(NAMESPACE)
 
 
-def webhook_answers() -> bool:
-    """Whether a pod that is made now would pass through the webhook; none is made."""
+def webhook_answers(kubectl: Kubectl) -> bool:
+    """Whether a pod made now in this namespace would pass through the webhook; none is made."""
     container = {"name": "trial", "image": "localhost/none:none"}
     pod = {
         "apiVersion": "v1",
@@ -49,7 +49,7 @@ def webhook_answers() -> bool:
         "metadata": {"name": "webhook-trial", "labels": {"slimscale.dev/inject": "true"}},
         "spec": {"containers": [container]},
     }
-    tried = Kubectl().run(
+    tried = kubectl.run(
         *("create", "-f", "-", "--dry-run=server", "-o", "json"), stdin=json.dumps(pod)
     )
     return "slimscale.dev/injected" in json.loads(tried)["metadata"].get("annotations", {})

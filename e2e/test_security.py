@@ -84,6 +84,7 @@ def test_installed_for_one_namespace_it_works_without_cluster_rights(
                 "watchNamespaces": [kubectl.namespace],
             },
         )
+        eventually(lambda: install.webhook_answers(kubectl), 60, what="the webhook answers")
         bindings = Kubectl().list("clusterrolebindings")
         accounts = [s.get("namespace") for b in bindings for s in b.get("subjects") or []]
         assert own not in accounts
