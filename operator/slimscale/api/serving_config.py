@@ -81,8 +81,8 @@ class Batching(KubeModel):
     max_instances: int = Field(default=1, ge=1, le=16, description="Most instances of one width.")
     running_batches: int = Field(
         default=1, ge=1, le=16,
-        description="Most batches that run at once in a pod, over all widths. On a CPU two at once"
-        " are slower than one after the other.",
+        description="Most batches that run at once in a pod, over all widths; never less than"
+        " maxInstances. On a CPU two at once are slower than one after the other.",
     )  # fmt: skip
     unload_after_seconds: int = Field(
         default=300, ge=1, le=86_400, description="An idle instance may go after this time."

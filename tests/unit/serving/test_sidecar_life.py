@@ -77,6 +77,27 @@ async def test_loading_another_width_leaves_the_pod_ready_and_serving(tmp_path: 
         assert sidecar.batcher.models["digits-w050"].load_seconds is not None
 
 
+async def test_a_busy_width_gets_a_second_instance_that_runs_beside_the_first(
+    tmp_path: Path,
+) -> None:
+    server = FakeModelServer("digits-w100")
+    server.device = {"utilisation": 0.2, "memory_free_bytes": 2**33}
+    async with with_sidecar(tmp_path, server, maxRows=1, maxInstances=2, memoryReserveBytes=0) as (
+        sidecar,
+        asker,
+    ):
+        model = sidecar.batcher.models["digits-w100"]
+        model.memory_bytes = 2**20
+        server.hold()
+        tasks = [asyncio.create_task(asker.infer([float(n)])) for n in range(4)]
+        await until(lambda: len(sidecar.batcher.queues) == 3)
+        sidecar.keeper.wake()
+        await until(lambda: server.running == 2)
+        assert model.instances == 2
+        server.release()
+        assert [Asker.values(await task) for task in tasks] == [[10.0 * n] for n in range(4)]
+
+
 async def test_a_failed_loop_is_started_anew_and_not_ready_meanwhile(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

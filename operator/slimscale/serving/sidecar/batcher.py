@@ -125,6 +125,11 @@ class Batcher:
         self.queues.limits = limits_of(batching)
         self.pump()
 
+    @property
+    def _slots(self) -> int:
+        """Batches that may run at once: a second instance would be of no use without its own."""
+        return max(self.batching.running_batches, self.batching.max_instances)
+
     # ---- taking requests
 
     def judge(
@@ -141,7 +146,7 @@ class Batcher:
         expected = finish_seconds(
             model, self.models.values(), self.queues,
             rows=rows, deadline=deadline, running_seconds=self._running_seconds(now),
-            slots=self.batching.running_batches,
+            slots=self._slots,
         )  # fmt: skip
         if expected is None:
             return 0.0
@@ -223,7 +228,7 @@ class Batcher:
             self._late(entry)
         held: set[str] = set()
         hold_until = None
-        while self.up and len(self._runs) < self.batching.running_batches:
+        while self.up and len(self._runs) < self._slots:
             if self._reruns:
                 self._start(*self._reruns.popleft(), now)
                 continue
@@ -460,7 +465,7 @@ class Batcher:
 
     def _running_seconds(self, now: float) -> float:
         """Until a slot is free."""
-        if len(self._runs) < self.batching.running_batches:
+        if len(self._runs) < self._slots:
             return 0.0
         return min(max(run.started + run.expected_seconds - now, 0.0) for run in self._runs)
 
@@ -479,7 +484,7 @@ class Batcher:
         now = self._loop.time()
         return backlog_seconds(
             self.models.values(), self.queues,
-            running_seconds=self._running_seconds(now), slots=self.batching.running_batches,
+            running_seconds=self._running_seconds(now), slots=self._slots,
         )  # fmt: skip
 
     def telemetry(self) -> PodTelemetry:

@@ -164,7 +164,7 @@ class Keeper:
                 memory_free_bytes=device.memory_free_bytes if device else None,
             ),
             InstanceLimits(
-                max_instances=min(batching.max_instances, batching.running_batches),
+                max_instances=batching.max_instances,
                 unload_after_seconds=batching.unload_after_seconds,
                 memory_reserve_bytes=batching.memory_reserve_bytes,
                 max_utilisation=batching.max_utilisation,
