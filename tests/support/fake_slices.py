@@ -98,8 +98,10 @@ class FakeSlices:
             if "watch=true" in target:
                 await self._watch(writer)
             else:
-                items = {"metadata": {"resourceVersion": str(self.version)}, "items": self.slices}
-                body = json.dumps(items).encode()
+                document = {"metadata": {"resourceVersion": str(self.version)}}
+                if self.list_status == 200:  # else a Status, which has no items
+                    document["items"] = self.slices  # type: ignore[assignment]
+                body = json.dumps(document).encode()
                 self._head(writer, self.list_status, f"content-length: {len(body)}")
                 writer.write(body)
             await reader.read()  # until the other side is through

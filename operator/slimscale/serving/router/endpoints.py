@@ -158,8 +158,8 @@ class EndpointWatch:
         finally:
             stream.close()
         document = json.loads(body)
-        self._slices = {item["metadata"]["name"]: item for item in document.get("items") or ()}
         version = str(document["metadata"]["resourceVersion"])
+        self._slices = {item["metadata"]["name"]: item for item in document["items"] or ()}
         self.lists += 1
         self.listed = True
         self._tell()
