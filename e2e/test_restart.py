@@ -90,7 +90,7 @@ def test_the_webhook_serves_right_after_a_restart(cluster: Cluster, kubectl: Kub
     kill_operator(cluster)
 
     # Once the operator is ready, its address has to reach every node: that is the cluster's part.
-    eventually(webhook_answers, 15, what="the webhook answers again")
+    eventually(lambda: webhook_answers(Kubectl()), 15, what="the webhook answers again")
     kubectl.delete("pod", pod.name)
     fresh = eventually(lambda: only_pod(kubectl, "sim"), 60)
     assert fresh.env().get("OMP_NUM_THREADS") == str(seen.target_threads)
