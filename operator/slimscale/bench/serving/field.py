@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from slimscale.bench.serving.environments import PEERS, environment
@@ -99,7 +100,9 @@ def litserve(wait_milliseconds: int, *, queue: str = "plain") -> Callable[[Setti
             )  # fmt: skip
 
         name = f"litserve-{wait_milliseconds}ms{'-fast' if queue == 'fast' else ''}"
-        return ProcessSystem(name, build, path="/predict")
+        return ProcessSystem(
+            name, build, path="/predict", install=partial(environment, "litserve", setting.work)
+        )
 
     return made
 
@@ -125,7 +128,10 @@ def bentoml(setting: Setting) -> System:
             )
         )  # fmt: skip
 
-    return ProcessSystem("bentoml", build, path="/infer", dialect=Dialect.ROWS)
+    return ProcessSystem(
+        "bentoml", build, path="/infer", dialect=Dialect.ROWS,
+        install=partial(environment, "bentoml", setting.work),
+    )  # fmt: skip
 
 
 def ray(setting: Setting) -> System:
@@ -146,7 +152,9 @@ def ray(setting: Setting) -> System:
         )  # fmt: skip
 
     # Ray's daemons take each other for dead after a pause, so that it runs only while it is measured.
-    return ProcessSystem("ray", build, path="/", pausable=False)
+    return ProcessSystem(
+        "ray", build, path="/", pausable=False, install=partial(environment, "ray", setting.work)
+    )
 
 
 def slimscale(

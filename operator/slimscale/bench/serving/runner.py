@@ -23,7 +23,7 @@ from slimscale.bench.serving.records import Cell, Journal, quantiles_of
 from slimscale.bench.serving.systems import Missing, System
 from slimscale.exceptions import SlimError
 
-__all__ = ["Progress", "run_plan"]
+__all__ = ["Progress", "Runner", "run_plan"]
 
 CAPACITY_CLIENTS = 8
 CAPACITY_SECONDS = 2.0
@@ -62,6 +62,22 @@ class Runner:
         self._given_up: set[str] = set()
         """In this call: the next one tries them again."""
 
+    def prepare(self, progress: Progress) -> None:
+        """Install what is missing, before anything is measured and before the machine is claimed."""
+        progress.begin("installing", len(self._plan.systems))
+        for name in self._plan.systems:
+            try:
+                self._build(name).prepare()
+            except Missing as missing:
+                self._give_up(name, missing)
+            progress.step()
+
+    def _give_up(self, name: str, why: Exception) -> None:
+        if name == "direct":
+            raise SlimError(f"the unbatched server fails: {why}") from why
+        self._given_up.add(name)
+        self._journal.keep_missing(name, str(why))
+
     def run(self, progress: Progress, *, until: float) -> bool:
         """True when the plan is done; False when `until` (time.monotonic) came first."""
         for block in self._plan.blocks():
@@ -81,10 +97,7 @@ class Runner:
         try:
             self._take(turn)
         except (Missing, ServerFailed) as error:
-            if turn.system == "direct":
-                raise SlimError(f"the unbatched server fails: {error}") from error
-            self._given_up.add(turn.system)
-            self._journal.keep_missing(turn.system, str(error))
+            self._give_up(turn.system, error)
 
     def close(self) -> None:
         self._gate.close()
@@ -115,10 +128,14 @@ class Runner:
         """Unbatched capacity of this block, measured once and remembered."""
         block = f"{turn.repetition} {turn.group.name}"
         if block not in self._journal.capacities:
-            system = self._running("direct")
-            job = self._job(system, clients=CAPACITY_CLIENTS, seconds=CAPACITY_SECONDS)
-            answered = self._generator.do(job)
-            self._rest("direct")
+            try:
+                system = self._running("direct")
+                job = self._job(system, clients=CAPACITY_CLIENTS, seconds=CAPACITY_SECONDS)
+                answered = self._generator.do(job)
+            except ServerFailed as error:
+                raise SlimError(f"the unbatched server fails: {error}") from error
+            finally:
+                self._rest("direct")
             self._journal.keep_capacity(block, answered.in_window / CAPACITY_SECONDS)
         return self._journal.capacities[block]
 
@@ -297,7 +314,6 @@ def run_plan(
     `seconds`: begin no turn after this time, so that a shared machine is left to others between calls.
     """
     until = time.monotonic() + seconds if seconds is not None else float("inf")
-    progress.begin("turns", plan.turns - len(journal.done))
     if "direct" not in plan.systems and any(group.is_open for group in plan.groups):
         raise SlimError("open loops are set from the unbatched capacity: add the system 'direct'")
     # A termination unwinds as an exception does: no server may stay behind.
@@ -308,6 +324,8 @@ def run_plan(
             gate=gate,
         )  # fmt: skip
         try:
+            runner.prepare(progress)
+            progress.begin("turns", plan.turns - len(journal.done))
             return runner.run(progress, until=until)
         finally:
             runner.close()

@@ -73,6 +73,9 @@ class System(Protocol):
     @property
     def headers(self) -> Mapping[str, str]: ...
 
+    def prepare(self) -> None:
+        """Install what it needs, which may take minutes. Raises Missing where it cannot be had."""
+
     def start(self) -> None:
         """Returns when it serves. Raises ServerFailed, or Missing where it cannot be had."""
 
@@ -91,8 +94,12 @@ class ProcessSystem:
     dialect: str = Dialect.V2
     pausable: bool = True
     headers: Mapping[str, str] = field(default_factory=dict)
+    install: Callable[[], object] = lambda: None
     port: int = 0
     _running: list[ServerProcess] = field(default_factory=list)
+
+    def prepare(self) -> None:
+        self.install()
 
     def start(self) -> None:
         self.port = free_port()
