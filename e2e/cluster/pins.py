@@ -7,6 +7,8 @@ CONTAINERD = "v2.4.2"
 COREDNS = "v1.14.7"
 KIND = "v0.33.0"
 HELM = "v4.3.1"
+KARPENTER = "v1.13.0"
+KWOK = "v0.8.0"
 
 #: Debian release of every root file system.
 SUITE = "bookworm"
@@ -94,6 +96,17 @@ MODULES = (
         (Program("coredns", "github.com/coredns/coredns", COREDNS),),
     ),
     Module("helm", "helm.sh/helm/v4", HELM, (Program("helm", "helm.sh/helm/v4/cmd/helm", HELM),)),
+)
+
+#: Node autoscaling for one test: Karpenter with simulated nodes, and what plays their kubelets.
+NODE_AUTOSCALER = (
+    Module(
+        "karpenter",
+        "sigs.k8s.io/karpenter",
+        KARPENTER,
+        (Program("karpenter-kwok", "sigs.k8s.io/karpenter/kwok", KARPENTER),),
+    ),
+    Module("kwok", "sigs.k8s.io/kwok", KWOK, (Program("kwok", "sigs.k8s.io/kwok/cmd/kwok", KWOK),)),
 )
 
 #: What the tests themselves call; enough where the node image comes from a registry.

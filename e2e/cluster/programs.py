@@ -37,6 +37,12 @@ def build_clients(steps: Steps) -> None:
             _build_module(steps, module, wanted)
 
 
+def build_modules(steps: Steps, modules: tuple[Module, ...]) -> None:
+    """Further programs, for a test that needs them."""
+    for module in modules:
+        _build_module(steps, module, module.programs)
+
+
 def module_folder(step: Step, path: str, version: str) -> Path:
     """The module's sources in Go's cache (downloaded where missing)."""
     return Path(_download(step, path, version)["Dir"])
