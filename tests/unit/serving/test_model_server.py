@@ -1,9 +1,11 @@
 """Our model server over HTTP: loading, warming, errors, what stays untouched meanwhile."""
 
 import asyncio
+import gc
 import json
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +129,21 @@ async def test_unloading_lets_the_running_batch_end_and_tells_who_waits(
         assert (await waiting).status == 503
         gate.open.set()
         assert asks.values(await held) == [2 * Gate.HELD]
+
+
+async def test_an_unloaded_session_is_gone_at_once_without_the_garbage_collector(
+    tmp_path: Path,
+) -> None:
+    """D7: the collector looks seldom, and a session may hold much memory."""
+    gc.disable()
+    try:
+        async with with_model_server(tmp_path) as (process, asks):
+            await asks.infer([1.0])
+            instance = weakref.ref(process.repository.models[WIDE].instances[0])
+            assert (await asks.unload(WIDE)).status == 200
+            await until(lambda: instance() is None)
+    finally:
+        gc.enable()
 
 
 async def test_an_instance_whose_caller_has_gone_is_not_used_before_its_batch_ends(

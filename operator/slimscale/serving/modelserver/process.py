@@ -22,6 +22,7 @@ from slimscale.serving.modelserver.repository import Repository
 from slimscale.serving.modelserver.runtime import CUDA, ModelFault, providers
 from slimscale.serving.modelserver.settings import ModelServerSettings
 from slimscale.serving.modelserver.threads import ThreadSource
+from slimscale.serving.process_tuning import calm_collector
 from slimscale.serving.protocol.errors import error_response
 from slimscale.serving.supervise import Supervised
 
@@ -209,6 +210,7 @@ async def serve(settings: ModelServerSettings) -> None:
         loop.add_signal_handler(number, stop.set)
     process = ModelServerProcess(settings)
     await process.start()
+    calm_collector()
     _log.info(
         "listening on %s port %d with %s, %d threads",
         settings.modelserver_host,
