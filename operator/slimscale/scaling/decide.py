@@ -158,18 +158,22 @@ def _learn(
         memo,
         service_times=times,
         blocked_until=blocked,
-        start_seconds=_start_seconds(pools, memo.start_seconds),
+        start_seconds=_start_seconds(pools, memo.start_seconds, spec.pending_timeout_seconds),
     )
 
 
-def _start_seconds(pools: Sequence[PoolCapacity], known: float | None) -> float | None:
-    """Median over the pods that are ready: what a burst has to wait for."""
-    seen = sorted(
-        max(0.0, pod.ready_since_seconds - pod.created_at_seconds)
+def _start_seconds(pools: Sequence[PoolCapacity], known: float | None, most: float) -> float | None:
+    """Median over the pods that are ready: what a burst has to wait for.
+
+    A pod that was unready in between seems to have taken hours; it says nothing here.
+    """
+    took = [
+        pod.ready_since_seconds - pod.created_at_seconds
         for pool in pools
         for pod in pool.observed.ready_pods
         if pod.ready_since_seconds is not None
-    )
+    ]
+    seen = sorted(seconds for seconds in took if 0.0 <= seconds <= most)
     return seen[len(seen) // 2] if seen else known
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from slimscale.scaling.bursts import recurring_floor
-from tests.support.scaling_cases import SPEC, Cluster, make_demand
+from tests.support.scaling_cases import SPEC, Cluster, ask, make_demand, make_pod, make_pool
 
 
 def floor(needs: list[float], *, hold: int = 3, allowed: float = 0.05) -> float:
@@ -56,3 +56,11 @@ def test_what_bursts_keep_is_given_up_when_they_stop() -> None:
     assert cluster.total >= 4
     cluster.run(lambda now: make_demand(0.5, at=now), 1500.0 + 1200.0 + 600.0)
     assert cluster.total == 1
+
+
+def test_a_pod_that_was_unready_for_a_while_does_not_pass_for_a_slow_starter() -> None:
+    started = [make_pod(f"cpu-{i}", created=0.0, ready_since=12.0) for i in range(2)]
+    back_again = [make_pod(f"old-{i}", created=0.0, ready_since=9000.0) for i in range(3)]
+    pool = make_pool("cpu", *started, *back_again)
+    decision = ask(make_demand(5.0, at=9100.0), pool, at=9100.0)
+    assert decision.memo["start_seconds"] == 12.0
