@@ -196,6 +196,17 @@ async def test_a_client_that_vanishes_in_the_queue_is_dropped_before_the_model(
         assert sample(sidecar, "rejected_total", reason="ClientGone") == 1
 
 
+async def test_a_body_larger_than_any_batch_is_refused_without_being_parsed(
+    tmp_path: Path,
+) -> None:
+    server = FakeModelServer("digits-w100")
+    async with with_sidecar(tmp_path, server) as (_, asker):
+        nonsense = b"[" * 1_000_000  # parsed, it would be a 400
+        answer = await asker.raw(b"POST", "/v2/models/digits/infer", body=nonsense)
+        assert answer.status == 413
+        assert "32 rows" in Asker.error(answer)
+
+
 async def test_a_hundred_megabytes_and_slow_bodies_bother_nobody_else(tmp_path: Path) -> None:
     server = FakeModelServer("digits-w100")
     async with with_sidecar(tmp_path, server) as (sidecar, asker):

@@ -1,6 +1,7 @@
 """The data port: inference, health, metadata, telemetry. Nothing here changes anything."""
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 from slimscale.api.serving_config import SidecarConfig
@@ -20,6 +21,9 @@ __all__ = ["Front"]
 
 _SERVER = {"name": "slimscale", "version": "2", "extensions": ["binary_tensor_data"]}
 _MOST_MILLISECONDS = 600_000.0
+_SMALL_BYTES = 64 * 2**10
+_BYTES_OF_A_NUMBER = 40
+"""Of a number in JSON, at most, with its comma, brackets and blanks."""
 
 
 class Front:
@@ -106,8 +110,10 @@ class Front:
         if batcher.metadata is None:
             problem = self._ready() or "not ready"
             return self._refused(error_response(503, problem, retry_after_seconds=1.0))
-        deadline = request.received_at + self._budget_seconds(request)
         size = len(request.body)
+        if size > _SMALL_BYTES:
+            self._check_plausible(size)
+        deadline = request.received_at + self._budget_seconds(request)
         # Before the body is parsed, so that refusing stays cheap when there is most to refuse.
         # With nothing queued only the deadline can be in the way, and a few rows decide nothing.
         rows = (peek_rows(request.body) or 1) if batcher.queues.live else 1
@@ -136,6 +142,19 @@ class Front:
         )
         request.on_cancel(withdraw)
         return answer
+
+    def _check_plausible(self, size: int) -> None:
+        """A body far larger than a full batch can be is not parsed: that would hold up all others."""
+        metadata = self._batcher.metadata
+        rows = self._batcher.batching.max_rows
+        lengths = [spec.shape[1:] for spec in metadata.inputs] if metadata is not None else []
+        if any(length < 0 for shape in lengths for length in shape):
+            return
+        numbers = rows * sum(prod(shape) for shape in lengths)
+        if size > _SMALL_BYTES + numbers * _BYTES_OF_A_NUMBER:
+            raise InvalidRequest(
+                f"body of {size} bytes; {rows} rows, the most of one request, take far less", 413
+            )
 
     def _refused(self, response: Response) -> Response:
         self._metrics.requests.labels(str(response.status)).inc()

@@ -120,8 +120,10 @@ class Keeper:
     async def _read_loaded(self, *, anew: bool = False) -> None:
         """`anew`: it may be another process than before, with one instance of what it has."""
         for model in tuple(self._batcher.models.values()):
-            loaded = await self._server.loaded(model.name)
             if model.loading:
+                continue
+            loaded = await self._server.loaded(model.name)
+            if model.loading:  # began meanwhile: what was said is old
                 continue
             model.instances = (1 if anew else max(model.instances, 1)) if loaded else 0
 
