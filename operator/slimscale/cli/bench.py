@@ -239,6 +239,9 @@ def autoscaling(  # noqa: PLR0917 - each is an option of its own on the command 
     ] = False,
     seeds: Annotated[int, typer.Option(min=1, max=100, help="Runs of each autoscaler.")] = 3,
     only: Annotated[str, typer.Option(help="Only the trace of this name: code or conv.")] = "",
+    hindsight: Annotated[
+        bool, typer.Option("--hindsight", help="Also find the fixed count that is just enough.")
+    ] = False,
     traces: Annotated[Path, typer.Option(help="Folder of the recorded arrivals.")] = Path(
         "data/traces"
     ),
@@ -260,6 +263,7 @@ def autoscaling(  # noqa: PLR0917 - each is an option of its own on the command 
             out=out if out != Path() else None,
             work=work,
             only=only,
+            hindsight=hindsight,
         )
     )
 

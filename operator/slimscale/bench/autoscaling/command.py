@@ -35,6 +35,8 @@ class AutoscalingRequest:
     out: Path | None
     work: Path
     only: str = ""
+    hindsight: bool = False
+    """Also search the fixed count that would just have been enough."""
 
 
 def bench_autoscaling(request: AutoscalingRequest) -> None:
@@ -59,7 +61,7 @@ def bench_autoscaling(request: AutoscalingRequest) -> None:
         for record in _runs(scenarios, request, store):
             records.append(record)
             progress.step()
-        enough = {} if request.quick else _enough(scenarios, request, store, progress)
+        enough = _enough(scenarios, request, store, progress) if request.hindsight else {}
     _print(records, console)
     if request.out is not None:
         report = Report(tuple(records), enough, _command(request), time.monotonic() - began)
@@ -171,4 +173,5 @@ def _command(request: AutoscalingRequest) -> str:
     words = ["slimscale bench autoscaling", f"--seeds {request.seeds}"]
     words += ["--quick"] if request.quick else []
     words += [f"--only {request.only}"] if request.only else []
+    words += ["--hindsight"] if request.hindsight else []
     return " ".join(words)

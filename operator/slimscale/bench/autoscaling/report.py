@@ -141,7 +141,8 @@ def _markdown(report: Report, rows: Sequence[Summary], image: str) -> str:
         f" {DEADLINE_SECONDS:g} s is dropped, and counts as a miss like a refusal. A pod takes"
         f" {pod_rows():.1f} rows/s within the SLO (sizing, to which KPA's target is"
         f" {KNATIVE_UTILISATION:.0%}). Ours runs with the API's defaults and looks every"
-        f" {operator_period():g} s, the operator's default; slimscale-2s is the same looking every 2 s.",
+        f" {operator_period():g} s as the operator does by default, and 5 s after a change or while a pod"
+        " starts; slimscale-2s is the same looking every 2 s.",
         "",
         "Traces: " + "; ".join(f"**{t.name}** ({t.shape}), every arrival {t.copies} times within"
         " a second" for t in TRACES)

@@ -22,8 +22,8 @@ TIMELINE_SECONDS = 10.0
 
 Maker = Callable[[Scenario, int], Scaler]
 SCALERS: Mapping[str, Maker] = {
-    "slimscale": lambda scenario, _: Ours(scenario.spec(), period_seconds=operator_period()),
-    "slimscale-2s": lambda scenario, _: Ours(scenario.spec(), period_seconds=2.0),
+    "slimscale": lambda scenario, _: Ours(scenario.spec(), operator_period()),
+    "slimscale-2s": lambda scenario, _: Ours(scenario.spec(), 2.0),
     "hpa-cpu-50": lambda _s, _p: Hpa(0.5, 1, MOST_REPLICAS),
     "hpa-cpu-70": lambda _s, _p: Hpa(0.7, 1, MOST_REPLICAS),
     "kpa-rps": lambda _s, _p: Kpa(KNATIVE_UTILISATION * pod_rows(), 1, MOST_REPLICAS),

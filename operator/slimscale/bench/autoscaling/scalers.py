@@ -32,16 +32,27 @@ class Fixed:
 
 @dataclass(slots=True)
 class Ours:
-    """`slimscale.scaling.decide` as the controller calls it."""
+    """`slimscale.scaling.decide` as the controller calls it: soon again while something changes."""
 
     spec: ScalingSpec
-    period_seconds: float = 2.0
+    quiet_seconds: float
+    """Between two looks while nothing changes and no pod starts."""
+    changing_seconds: float = 5.0
+    """Between two looks otherwise; the controller's."""
+    period_seconds: float = 1.0
     memo: Mapping[str, object] = field(default_factory=dict)
+    _next_look: float = 0.0
 
     def scale(self, view: PlaneView) -> Answer:
+        if view.now < self._next_look:
+            return {}, {}
         decision = decide(view.observation, self.spec, self.memo, view.now)
         self.memo = decision.memo
         costs = {name: cost for p in decision.pools for name, cost in p.deletion_costs.items()}
+        changes = any(pool.replicas != pool.current for pool in decision.pools)
+        starting = any(pool.starting_pods for pool in view.observation.pools)
+        soon = min(self.changing_seconds, self.quiet_seconds)
+        self._next_look = view.now + (soon if changes or starting else self.quiet_seconds)
         return decision.replicas(), costs
 
 
