@@ -1,0 +1,64 @@
+"""Pods that serve nobody are asked how they are; those that answer requests say it by themselves."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.fake_sidecar import body_of, fake_sidecar
+from tests.support.routers import running_router, until
+from tests.support.routing_cases import telemetry
+
+pytestmark = pytest.mark.component
+
+
+async def test_an_idle_pod_is_asked_again_and_again(tmp_path: Path) -> None:
+    async with fake_sidecar("a") as pod, running_router(tmp_path, pod, telemetryPollSeconds=0.05):
+        await until(lambda: pod.polls >= 3)
+
+
+async def test_a_new_pod_is_asked_at_once_and_not_again_before_its_time(tmp_path: Path) -> None:
+    async with (
+        fake_sidecar("a") as first, fake_sidecar("b") as second,
+        running_router(tmp_path, first) as router,
+    ):  # fmt: skip
+        router.set_pods(first, second)
+        await router.told_by(first, second)
+        for number in range(10):
+            await router.infer(body_of(number))
+        assert (first.polls, second.polls) == (1, 1)
+
+
+async def test_requests_go_by_what_an_idle_pod_has_said(tmp_path: Path) -> None:
+    async with fake_sidecar("a") as full, fake_sidecar("b") as idle:
+        full.telemetry = telemetry(backlog=5.0)
+        async with running_router(tmp_path, full, idle) as router:
+            for number in range(10):
+                await router.infer(body_of(number))
+            assert not full.bodies
+            assert len(idle.bodies) == 10
+
+
+async def test_a_draining_pod_gets_nothing_before_the_endpoints_say_so(tmp_path: Path) -> None:
+    async with fake_sidecar("a") as leaves, fake_sidecar("b") as stays:
+        leaves.telemetry = telemetry(draining=True)
+        async with running_router(tmp_path, leaves, stays) as router:
+            for number in range(10):
+                assert (await router.infer(body_of(number))).status == 200
+            assert not leaves.bodies
+            pools = (await router.state()).pools
+            assert (pools[0].pods, pools[0].draining) == (2, 1)
+
+
+async def test_a_pod_that_cannot_be_asked_is_ejected_without_costing_a_request(
+    tmp_path: Path,
+) -> None:
+    async with fake_sidecar("a") as dead, fake_sidecar("b") as lives:
+        await dead.kill()
+        dead.telemetry = None  # nothing to wait for
+        async with running_router(
+            tmp_path, dead, lives, telemetryPollSeconds=0.05, ejectAfterFailures=3
+        ) as router:
+            await until(lambda: router.router.pods.ejection.ejected() == 1)
+            metrics = await router.metrics()
+    assert metrics["slimscale_router_ejected_pods"] == 1
+    assert "slimscale_router_retries_total" not in "".join(metrics)
