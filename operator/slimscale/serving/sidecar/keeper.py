@@ -119,13 +119,13 @@ class Keeper:
 
     async def _read_loaded(self, *, anew: bool = False) -> None:
         """`anew`: it may be another process than before, with one instance of what it has."""
-        for model in tuple(self._batcher.models.values()):
-            if model.loading:
-                continue
-            loaded = await self._server.loaded(model.name)
-            if model.loading:  # began meanwhile: what was said is old
-                continue
-            model.instances = (1 if anew else max(model.instances, 1)) if loaded else 0
+        models = self._batcher.models
+        asked = [model.name for model in models.values() if not model.loading]
+        loaded = {name: await self._server.loaded(name) for name in asked}
+        for name, is_loaded in loaded.items():
+            model = models[name]
+            if not model.loading:  # else it began meanwhile, and what was said is old
+                model.instances = (1 if anew else max(model.instances, 1)) if is_loaded else 0
 
     async def _probe(self, model: str, metadata: ModelMetadata) -> None:
         """One real inference of one row. Raises where it fails."""
