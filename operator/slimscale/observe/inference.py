@@ -93,7 +93,7 @@ class InferenceObserver:
             for (_, plural), listed in zip(kinds, lists[1:], strict=True)
             for thing in listed.items
         }
-        routers = [pod for pod in pods if _role(pod) == "router"]
+        routers = [pod for pod in pods if _role(pod) == "router" and _may_answer(pod)]
         reports = await self._routers.fetch(routers, spec)
         now = self._clock.now_seconds()
         telemetry = newest_telemetry(reports)
@@ -111,8 +111,7 @@ class InferenceObserver:
             )
             for pool in sorted(spec.pools, key=lambda pool: -pool.priority)
         )
-        answering = [pod for pod in routers if _may_answer(pod)]
-        demand = demand_of(reports, routers=len(answering), now_seconds=now)
+        demand = demand_of(reports, routers=len(routers), now_seconds=now)
         return InferenceObservation(
             namespace=namespace,
             name=name,
