@@ -9,9 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slimscale.act.inference_children import Child
+from slimscale.act.inference_pods import LOAD_SECONDS
 from slimscale.api.names import (
     ANNOTATION_APPLIED_DIGEST,
     ANNOTATION_CONFIG_DIGEST,
+    LOADED_ANNOTATIONS,
+    LOADING_ANNOTATIONS,
 )
 from slimscale.api.quantity import parse_quantity
 from slimscale.domain.inference import (
@@ -107,8 +110,12 @@ def _reason(child: Child, live: Json) -> str:
 def _annotations(
     observation: InferenceObservation, decision: ScalingDecision, config_digest: str
 ) -> list[AnnotatePod]:
-    """Pods hear of a new configuration at once; the least loaded ones are the first to go."""
+    """Pods hear of a new configuration at once; the least loaded ones are the first to go.
+
+    A pod that has loaded its models no longer keeps a node autoscaler from its node.
+    """
     costs = {name: cost for pool in decision.pools for name, cost in pool.deletion_costs.items()}
+    loaded = _loaded_pods(observation)
     found = []
     for pod in observation.pods:
         metadata = pod["metadata"]
@@ -118,10 +125,27 @@ def _annotations(
         if metadata["name"] in costs:
             wanted[DELETION_COST] = str(costs[metadata["name"]])
         present = metadata.get("annotations") or {}
+        if metadata["name"] in loaded and _is_kept(present):
+            wanted |= LOADED_ANNOTATIONS
         changed = {key: value for key, value in wanted.items() if present.get(key) != value}
         if changed:
             found.append(AnnotatePod(str(metadata["name"]), str(metadata["uid"]), changed))
     return found
+
+
+def _is_kept(annotations: Mapping[str, str]) -> bool:
+    return any(annotations.get(key) == value for key, value in LOADING_ANNOTATIONS.items())
+
+
+def _loaded_pods(observation: InferenceObservation) -> frozenset[str]:
+    """Ready once, or so long in starting that they must not hold a node any more."""
+    now = observation.sampled_at_seconds
+    return frozenset(
+        pod.name
+        for pool in observation.scaling.pools
+        for pod in pool.pods
+        if pod.ready or now - pod.created_at_seconds > LOAD_SECONDS
+    )
 
 
 def _removals(

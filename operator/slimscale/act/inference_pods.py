@@ -14,6 +14,7 @@ from slimscale.api.names import (
     ANNOTATION_OWNER,
     ANNOTATION_THREADS,
     DEFAULT_METRICS_PORT,
+    LOADING_ANNOTATIONS,
     PODINFO_VOLUME,
     THREADS_FILE,
     THREADS_FILE_ENV,
@@ -28,13 +29,13 @@ from slimscale.api.serving_config import (
 from slimscale.api.sliminference import Pool, Resources, SlimInferenceSpec
 from slimscale.kubeapi.ports import Json
 
-__all__ = ["Images", "pool_template", "router_template"]
+__all__ = ["LOAD_SECONDS", "Images", "pool_template", "router_template"]
 
 PRE_STOP_SECONDS = 5
 """Between "no new requests" in the EndpointSlice and SIGTERM: the time routers need to hear it."""
 GRACE_SECONDS = PRE_STOP_SECONDS + DRAIN_SECONDS + 15
 """Longer than waiting and draining together, so that nothing is cut off."""
-_LOAD_SECONDS = 600
+LOAD_SECONDS = 600
 """Within which a model server must have loaded and warmed its first models."""
 _GPU = "nvidia.com/gpu"
 _MODELS = "/models"
@@ -101,7 +102,9 @@ def pool_template(
         pod["nodeSelector"] = dict(pool.node_selector)
     if pool.tolerations:
         pod["tolerations"] = [_toleration(entry) for entry in pool.tolerations]
-    return _template(names, names.labels(POOL_ROLE, pool.name), pod)
+    template = _template(names, names.labels(POOL_ROLE, pool.name), pod)
+    template["metadata"]["annotations"] |= LOADING_ANNOTATIONS
+    return template
 
 
 def _model_server(spec: SlimInferenceSpec, pool: Pool, images: Images) -> Json:
@@ -132,7 +135,7 @@ def _model_server(spec: SlimInferenceSpec, pool: Pool, images: Images) -> Json:
         "ports": [{"name": "metrics", "containerPort": DEFAULT_METRICS_PORT}],
         # The models' own port is on the pod's loopback, which the kubelet does not reach.
         "startupProbe": _get("/readyz", DEFAULT_METRICS_PORT, period_seconds=2)
-        | {"failureThreshold": _LOAD_SECONDS // 2},
+        | {"failureThreshold": LOAD_SECONDS // 2},
         "livenessProbe": _get("/healthz", DEFAULT_METRICS_PORT, period_seconds=10)
         | {"failureThreshold": 3},
         "volumeMounts": mounts,

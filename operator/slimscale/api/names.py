@@ -41,6 +41,18 @@ ANNOTATION_CONFIG_DIGEST = f"{GROUP}/config-digest"
 ANNOTATION_APPLIED_DIGEST = f"{GROUP}/applied-digest"
 """On children of a SlimInference: of what the operator has asked for last."""
 
+LOADING_ANNOTATIONS = {
+    "karpenter.sh/do-not-disrupt": "true",
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+}
+"""On pods of a pool from their birth: node autoscalers leave the node alone while a model loads."""
+
+LOADED_ANNOTATIONS = {
+    "karpenter.sh/do-not-disrupt": "false",
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "true",
+}
+"""Written once the pod has been ready, or has taken too long: its node may go again."""
+
 ANNOTATION_THREADS = f"{GROUP}/threads"
 """On a pod, written by the operator: how many threads its program is to use. A decimal string."""
 

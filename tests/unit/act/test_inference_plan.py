@@ -10,6 +10,7 @@ from slimscale.act.inference_children import Child, ChildSettings, children_of
 from slimscale.act.inference_names import InferenceNames
 from slimscale.act.inference_plan import covers, plan_inference
 from slimscale.act.inference_pods import Images
+from slimscale.api.names import LOADED_ANNOTATIONS, LOADING_ANNOTATIONS
 from slimscale.api.sliminference import SlimInferenceSpec
 from slimscale.domain.decision import Action
 from slimscale.domain.inference import (
@@ -22,6 +23,8 @@ from slimscale.domain.inference import (
 )
 from slimscale.domain.scaling import (
     PoolDecision,
+    PoolObservation,
+    PoolPod,
     ScalingDecision,
     ScalingObservation,
     ScalingOwner,
@@ -183,6 +186,38 @@ def test_the_least_loaded_pod_is_marked_to_go_first() -> None:
     [operation] = plan(stored(made()), known, decision=decision).operations
     assert isinstance(operation, AnnotatePod)
     assert operation.annotations == {"controller.kubernetes.io/pod-deletion-cost": "-5"}
+
+
+@pytest.mark.parametrize(
+    ("ready", "age_seconds", "may_go"),
+    [(False, 60.0, False), (True, 60.0, True), (False, 700.0, True)],
+)
+def test_a_node_may_go_once_the_model_is_loaded_or_has_failed_to(
+    ready: bool, age_seconds: float, may_go: bool
+) -> None:
+    starting = pod("a", **{"slimscale.dev/config-digest": "d1", **LOADING_ANNOTATIONS})
+    seen = PoolPod("a", ready=ready, created_at_seconds=1000.0 - age_seconds)
+    pools = (PoolObservation("cpu", 3, (seen,)),)
+    observation = replace(
+        observed(stored(made()), starting),
+        sampled_at_seconds=1000.0,
+        scaling=ScalingObservation(1000.0, None, pools),
+    )
+    operations = plan_inference(
+        observation=observation,
+        children=made(),
+        decision=decided(),
+        owner=ScalingOwner.SLIMSCALE,
+        config_digest="d1",
+    ).operations
+    assert operations == ((AnnotatePod("a", "uid-a", LOADED_ANNOTATIONS),) if may_go else ())
+
+
+def test_pods_are_born_so_that_no_node_autoscaler_takes_them_while_they_load() -> None:
+    [pool] = [c for c in made() if c.plural == "deployments" and c.pool]
+    annotations = pool.body["spec"]["template"]["metadata"]["annotations"]
+    assert annotations["karpenter.sh/do-not-disrupt"] == "true"
+    assert annotations["cluster-autoscaler.kubernetes.io/safe-to-evict"] == "false"
 
 
 def test_a_pod_whose_gpu_is_lost_is_replaced() -> None:
