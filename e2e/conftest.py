@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from e2e import artifacts, install
+from e2e import artifacts, images, install
 from e2e.cluster import kind
 from e2e.helm import Helm
 from e2e.kubectl import Kubectl
@@ -19,6 +19,8 @@ from e2e.kubectl import Kubectl
 FAILED = pytest.StashKey[bool]()
 #: For a test's own time, without set-up: making a cluster from nothing takes many minutes.
 TEST_TIMEOUT_SECONDS = 600
+#: Of the data plane, for the tests that serve.
+INFERENCE_IMAGES = ("dataplane", "modelserver")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +73,29 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     before = kind.current()
     was_up = before is not None and not kind.problem(before)
     with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-        images = install.prepare()
-        operator = install.install(images["operator"])
-    yield Cluster(images, Helm(install.NAMESPACE), operator)
+        loaded = install.prepare()
+        operator = install.install(loaded["operator"])
+    yield Cluster(loaded, Helm(install.NAMESPACE), operator)
     # a cluster that was there before is somebody's: only what these tests made is taken away
     if not request.config.getoption("--keep-cluster") and not was_up:
         kind.down()
+
+
+@pytest.fixture(scope="module")
+def serving(cluster: Cluster) -> Iterator[Cluster]:
+    """The operator, told which images router and pools have."""
+    built = images.build(INFERENCE_IMAGES)
+    images.load(built[name] for name in INFERENCE_IMAGES)
+    values = {
+        "inference": {
+            "dataplaneImage": built["dataplane"],
+            "modelserverImage": built["modelserver"],
+            "scalingIntervalSeconds": 2,
+        }
+    }
+    install.install(cluster.images["operator"], values)
+    yield cluster
+    install.install(cluster.images["operator"])
 
 
 @pytest.fixture

@@ -1,36 +1,15 @@
 """SlimInference in a cluster: `kubectl apply` serves, changes roll nothing, deletion leaves nothing."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from e2e import images, install
 from e2e.conftest import Cluster
 from e2e.eventually import eventually
 from e2e.kubectl import Kubectl, KubectlFailed
 from e2e.sliminferences import WIDTHS, Inference, infer, manifest
 from slimscale.act.child_names import child_name
-
-IMAGES = ("dataplane", "modelserver")
-
-
-@pytest.fixture(scope="module")
-def serving(cluster: Cluster) -> Iterator[Cluster]:
-    """The operator, told which images router and pools have."""
-    built = images.build(IMAGES)
-    images.load(built[name] for name in IMAGES)
-    values = {
-        "inference": {
-            "dataplaneImage": built["dataplane"],
-            "modelserverImage": built["modelserver"],
-            "scalingIntervalSeconds": 2,
-        }
-    }
-    install.install(cluster.images["operator"], values)
-    yield cluster
-    install.install(cluster.images["operator"])
 
 
 @pytest.fixture
