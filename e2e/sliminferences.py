@@ -17,7 +17,7 @@ from slimscale.act.inference_names import InferenceNames
 
 Json = dict[str, Any]
 
-ROWS, SIDE = 1, 28
+SIDE = 28
 WIDTHS = [
     {"ratio": 0.25, "model": "fashion-w025", "accuracy": 0.86, "flopsRatio": 0.1},
     {"ratio": 0.5, "model": "fashion-w050", "accuracy": 0.88, "flopsRatio": 0.3},
@@ -93,18 +93,17 @@ class Inference:
         command = self.kubectl.command(
             "port-forward", f"service/{self.names.front}", ":80", "--address", "127.0.0.1"
         )
-        process = subprocess.Popen(
+        with subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment()
-        )
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            port = re.search(r"127\.0\.0\.1:(\d+)", line)
-            assert port, f"no port was forwarded: {line!r}"
-            yield f"http://127.0.0.1:{port[1]}"
-        finally:
-            process.terminate()
-            process.wait(timeout=10)
+        ) as process:
+            try:
+                assert process.stdout is not None
+                line = process.stdout.readline()
+                port = re.search(r"127\.0\.0\.1:(\d+)", line)
+                assert port, f"no port was forwarded: {line!r}"
+                yield f"http://127.0.0.1:{port[1]}"
+            finally:
+                process.terminate()
 
 
 def infer(door: str, *, model: str = "fashion", rows: int = 1) -> Json:
