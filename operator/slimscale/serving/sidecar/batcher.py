@@ -7,9 +7,7 @@ that could end: `pump` runs at each event, and `_ended` gives a batch's slot bac
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from math import inf
 
 from slimscale.api.serving_config import Batching
@@ -17,63 +15,27 @@ from slimscale.domain.serving import PodTelemetry
 from slimscale.routing.holding import fire_at
 from slimscale.routing.promises import Promises
 from slimscale.routing.queues import BatchQueues, Entry, QueueKey, QueueLimits
-from slimscale.serving.http.messages import Response
 from slimscale.serving.protocol.backend import encode_batch
-from slimscale.serving.protocol.errors import error_response
 from slimscale.serving.protocol.metadata import ModelMetadata
 from slimscale.serving.protocol.tensors import Tensor
+from slimscale.serving.sidecar.admission import Refusal, Situation, judge
 from slimscale.serving.sidecar.answers import Answers
-from slimscale.serving.sidecar.backend import (
-    Backend,
-    ModelNotLoaded,
-    ModelRefused,
-    ModelServerGone,
-    Outcome,
-)
-from slimscale.serving.sidecar.backlog import backlog_seconds, finish_seconds, telemetry_of
+from slimscale.serving.sidecar.backend import Backend, ModelNotLoaded, ModelServerGone, Outcome
+from slimscale.serving.sidecar.backlog import backlog_seconds, telemetry_of
+from slimscale.serving.sidecar.endings import Endings, Run
 from slimscale.serving.sidecar.metrics import SidecarMetrics
 from slimscale.serving.sidecar.pending import ModelState, Pending
 from slimscale.serving.sidecar.shares import Mismatch
 
-__all__ = ["Batcher", "Refusal"]
+__all__ = ["Batcher"]
 
 _log = logging.getLogger(__name__)
 
-_MOST_LOSSES = 3
-"""A request that was running when the model server went away, so often, may be why it did."""
-_ALONE_AFTER_LOSSES = 2
 _STUCK_FACTOR = 20.0
 _STUCK_SECONDS = 5.0
 """A batch that takes this long, and so many times what was expected, is given up as stuck."""
 _FIRST_SECONDS = 60.0
 """The same for a model that has not been measured yet."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Said before a request is queued. `reason` is a metric's label."""
-
-    status: int
-    reason: str
-    message: str
-    retry_after_seconds: float
-
-    def response(self) -> Response:
-        return error_response(
-            self.status, self.message, retry_after_seconds=self.retry_after_seconds
-        )
-
-
-@dataclass(slots=True, eq=False)
-class _Run:
-    """One batch in flight."""
-
-    key: QueueKey
-    entries: list[Entry[Pending]]
-    rows: int
-    started: float
-    expected_seconds: float
-    timer: asyncio.TimerHandle | None = field(default=None)
 
 
 class Batcher:
@@ -106,9 +68,9 @@ class Batcher:
         self.device: PodTelemetry | None = None
         self.models: dict[str, ModelState] = {}
         self.queues: BatchQueues[Pending] = BatchQueues(limits_of(batching))
-        self._reruns: deque[tuple[QueueKey, list[Entry[Pending]]]] = deque()
-        self._runs: set[_Run] = set()
-        self._answering: dict[_Run, None] = {}
+        self._endings = Endings(self.queues, self.promises, metrics)
+        self._runs: set[Run] = set()
+        self._answering: set[Run] = set()
         """Batches that have run and whose answers are written in the next turn."""
         self._pumping = False
         self._pump_again = False
@@ -135,46 +97,19 @@ class Batcher:
     def judge(
         self, model: ModelState, rows: int, size_bytes: int, deadline: float
     ) -> Refusal | float:
-        """Why a request can't be taken now, or in how many seconds its answer is expected (0 where
-        that isn't known)."""
+        """As `admission.judge`, now."""
         now = self._loop.time()
-        refusal = self._refusal(model, rows, size_bytes, left_seconds=deadline - now)
-        if refusal is not None:
-            return refusal
-        if not self.up:
-            return 0.0  # waits for the model server as long as its deadline allows
-        expected = finish_seconds(
-            model, self.models.values(), self.queues,
-            rows=rows, deadline=deadline, running_seconds=self._running_seconds(now),
+        situation = Situation(
+            now=now,
+            up=self.up,
+            busy=bool(self._runs),
+            running_seconds=self._running_seconds(now),
             slots=self._slots,
-        )  # fmt: skip
-        if expected is None:
-            return 0.0
-        # An idle pod promises what it has measured: else it could never learn that it got faster.
-        factor = self.promises.factor if self._runs else 1.0
-        if now + expected * factor <= deadline:
-            return expected
-        return Refusal(
-            503, "DeadlineCannotBeKept",
-            f"the answer would take {expected * factor:.3f} s, the deadline leaves"
-            f" {deadline - now:.3f} s",
-            now + expected * factor - deadline,
-        )  # fmt: skip
-
-    def _refusal(
-        self, model: ModelState, rows: int, size_bytes: int, *, left_seconds: float
-    ) -> Refusal | None:
-        """What needs no estimate."""
-        full = self.queues.refusal(rows, size_bytes)
-        if full is not None:
-            message = f"the queue is full ({full.value}); try again later"
-            return Refusal(429, full.value, message, self.backlog_seconds())
-        if left_seconds <= 0:
-            return Refusal(504, "DeadlinePassed", "the deadline has passed", 1.0)
-        wait = model.refused_until - self._loop.time()
-        if wait > 0:
-            return Refusal(503, "ModelUnavailable", model.refused_because, wait)
-        return None
+            models=self.models.values(),
+            queues=self.queues,
+            promises=self.promises,
+        )
+        return judge(situation, model, rows=rows, size_bytes=size_bytes, deadline=deadline)
 
     def submit(
         self, model: ModelState, pending: Pending, *, cap: int, size_bytes: int, deadline: float
@@ -221,16 +156,16 @@ class Batcher:
             self._pumping = False
 
     def _pump_once(self, now: float) -> None:
-        if not self.queues.live and not self._reruns:  # a timer that is left fires once for nothing
+        reruns = self._endings.reruns
+        if not self.queues.live and not reruns:  # a timer that is left fires once for nothing
             self._rest()
             return
-        for _, entry in list(self.queues.expired(now)):
-            self._late(entry)
+        self._endings.expire(now)
         held: set[str] = set()
         hold_until = None
         while self.up and len(self._runs) < self._slots:
-            if self._reruns:
-                self._start(*self._reruns.popleft(), now)
+            if reruns:
+                self._start(*reruns.popleft(), now)
                 continue
             runnable = {
                 name
@@ -249,8 +184,8 @@ class Batcher:
             if taken.batch:
                 self._start(key, taken.batch, now)
             for entry in taken.late:
-                self._late(entry)
-        if self.queues.live:
+                self._endings.late(entry)
+        if self.queues.live or reruns:
             self._set_timer(now, hold_until)
         self._rest()
 
@@ -280,7 +215,7 @@ class Batcher:
             return
         model = self.models[key.model]
         rows = sum(entry.rows for entry in entries)
-        run = _Run(key, entries, rows, now, model.times.seconds(rows) or 0.0)
+        run = Run(key, entries, rows, now, model.times.seconds(rows) or 0.0)
         self._runs.add(run)
         model.running += 1
         model.running_rows += rows
@@ -297,9 +232,9 @@ class Batcher:
         except Exception:
             _log.exception("a batch of %s could not be sent", model.name)
             self._release(run, model, now)
-            self._fail(run, 500, "Internal", "internal error; see the sidecar's log")
+            self._endings.fail(run, 500, "Internal", "internal error; see the sidecar's log")
 
-    def _ended(self, run: _Run, outcome: Outcome) -> None:
+    def _ended(self, run: Run, outcome: Outcome) -> None:
         """The one end of every batch: its slot is free again, whatever happens after."""
         if run not in self._runs:
             return
@@ -307,19 +242,25 @@ class Batcher:
         ended = self._loop.time()
         self._release(run, model, ended)
         if isinstance(outcome, Exception):
-            self._failed(run, model, outcome)
+            if isinstance(outcome, ModelServerGone):
+                self.up = False
+            elif isinstance(outcome, ModelNotLoaded):
+                model.instances = 0
+            self._endings.batch_failed(run, outcome, ended)
+            if not (self.up and model.instances):
+                self._wake()
             self.pump()
             return
         model.times.observe(run.rows, ended - run.started)
         self.pump()
         if self._runs:  # the next batch goes out at the end of this turn: answer in the next one
-            self._answering[run] = None
+            self._answering.add(run)
             self._loop.call_soon(self._answer, run, outcome, ended)
         else:
             self._answer(run, outcome, ended)
 
-    def _answer(self, run: _Run, outputs: list[Tensor], ended: float) -> None:
-        self._answering.pop(run, None)
+    def _answer(self, run: Run, outputs: list[Tensor], ended: float) -> None:
+        self._answering.discard(run)
         specs = self.metadata.outputs if self.metadata is not None else ()
         try:
             self._answers.write(
@@ -331,26 +272,13 @@ class Batcher:
                 self.promises.kept(entry.item.expected_seconds, now - entry.arrived)
         except Mismatch as error:
             _log.error("the model server's answer to a batch of %s: %s", run.key.model, error)
-            self._fail(run, 502, "RowMismatch", f"the model server's answer: {error}")
+            self._endings.fail(run, 502, "RowMismatch", f"the model server's answer: {error}")
         except Exception:
             _log.exception("the answers of a batch of %s failed", run.key.model)
-            self._fail(run, 500, "Internal", "internal error; see the sidecar's log")
+            self._endings.fail(run, 500, "Internal", "internal error; see the sidecar's log")
         self._rest()
 
-    def _failed(self, run: _Run, model: ModelState, error: Exception) -> None:
-        if isinstance(error, ModelServerGone):
-            self._requeue_lost(run, error)
-        elif isinstance(error, ModelNotLoaded):
-            self._requeue_cold(run, model, error)
-        elif isinstance(error, ModelRefused):
-            self._split(run, error)
-        elif isinstance(error, ValueError):
-            self._fail(run, 502, "BadAnswer", f"the model server's answer: {error}")
-        else:
-            _log.error("a batch of %s failed", model.name, exc_info=error)
-            self._fail(run, 500, "Internal", "internal error; see the sidecar's log")
-
-    def _release(self, run: _Run, model: ModelState, now: float) -> None:
+    def _release(self, run: Run, model: ModelState, now: float) -> None:
         self._runs.discard(run)
         model.running -= 1
         model.running_rows -= run.rows
@@ -358,84 +286,22 @@ class Batcher:
         if run.timer is not None:
             run.timer.cancel()
 
-    # ---- what goes wrong
-
-    def _requeue_lost(self, run: _Run, error: ModelServerGone) -> None:
-        """The model server went away. Inference changes nothing, so what ran may run again; each
-        request still gets one answer, since only its future carries it."""
-        self._metrics.batch_failures.labels("Stuck" if error.late else "Lost").inc()
-        self.up = False
-        now = self._loop.time()
-        for entry in run.entries:
-            pending = entry.item
-            pending.losses += 1
-            if pending.answer.done():
-                continue
-            if entry.deadline <= now:
-                self._late(entry)
-            elif pending.losses >= _MOST_LOSSES:
-                self._reject(
-                    entry, 502, "LostAgain",
-                    f"the model server was lost {pending.losses} times while it ran this request",
-                )  # fmt: skip
-            elif pending.losses >= _ALONE_AFTER_LOSSES:
-                self._reruns.append((run.key, [entry]))
-            else:
-                self.queues.add(run.key, entry)
-        self._wake()
-
-    def _requeue_cold(self, run: _Run, model: ModelState, error: ModelNotLoaded) -> None:
-        self._metrics.batch_failures.labels("NotLoaded").inc()
-        _log.warning("%s is not loaded after all: %s", model.name, error)
-        model.instances = 0
-        for entry in run.entries:
-            if not entry.item.answer.done():
-                self.queues.add(run.key, entry)
-        self._wake()
-
-    def _split(self, run: _Run, error: ModelRefused) -> None:
-        """One bad request must fail alone: halve the batch until it does."""
-        self._metrics.batch_failures.labels("Refused").inc()
-        entries = [entry for entry in run.entries if not entry.item.answer.done()]
-        if len(entries) <= 1:
-            for entry in entries:
-                status = 400 if 400 <= error.status < 500 else 502
-                self._reject(entry, status, "Refused", f"the model server refused it: {error}")
-            return
-        half = len(entries) // 2
-        self._reruns.append((run.key, entries[:half]))
-        self._reruns.append((run.key, entries[half:]))
-
     def refuse_model(self, model: ModelState, message: str, seconds: float) -> None:
         """It can't be loaded: answer what waits for it, and refuse what comes for `seconds`."""
         model.refused_until = self._loop.time() + seconds
         model.refused_because = message
-        for entry in self.queues.drain_model(model.name):
-            self._reject(entry, 503, "ModelUnavailable", message)
+        for entry in list(self.queues.drain_model(model.name)):
+            self._endings.reject(entry, 503, "ModelUnavailable", message)
         self._rest()
-
-    def _fail(self, run: _Run, status: int, reason: str, message: str) -> None:
-        self._metrics.batch_failures.labels(reason).inc()
-        for entry in run.entries:
-            self._reject(entry, status, reason, message)
-
-    def _late(self, entry: Entry[Pending]) -> None:
-        self.promises.kept(entry.item.expected_seconds, inf)
-        self._reject(entry, 504, "DeadlinePassed", "the deadline passed before the model could run")
-
-    def _reject(self, entry: Entry[Pending], status: int, reason: str, message: str) -> None:
-        if entry.item.settle(error_response(status, message)):
-            self._metrics.rejected.labels(reason).inc()
-            self._metrics.requests.labels(str(status)).inc()
 
     # ---- time
 
     def _set_timer(self, now: float, hold_until: float | None) -> None:
         """One timer: the first deadline of what is queued, or the end of a hold."""
-        times = [at for at in (hold_until, self.queues.first_deadline()) if at is not None]
-        if not times:
+        first = self._endings.first_deadline()
+        at = max(first if hold_until is None else min(first, hold_until), now)
+        if at == inf:
             return
-        at = max(min(times), now)
         if self._timer is not None:
             # A deadline that is later than the timer only makes it fire once for nothing.
             if self._timer_at <= at and hold_until is None:
@@ -448,19 +314,15 @@ class Batcher:
         self._timer = None
         self.pump()
 
-    def _watch_deadlines(self, run: _Run) -> None:
-        first = min(
-            (entry.deadline for entry in run.entries if not entry.item.answer.done()),
-            default=None,
-        )
+    def _watch_deadlines(self, run: Run) -> None:
+        first = min((entry.deadline for entry in run.unanswered()), default=None)
         run.timer = None if first is None else self._loop.call_at(first, self._in_flight_late, run)
 
-    def _in_flight_late(self, run: _Run) -> None:
+    def _in_flight_late(self, run: Run) -> None:
         now = self._loop.time()
         for entry in run.entries:
-            if entry.deadline <= now and not entry.item.answer.done():
-                self.promises.kept(entry.item.expected_seconds, inf)
-                self._reject(entry, 504, "DeadlinePassed", "the deadline passed while it ran")
+            if entry.deadline <= now:
+                self._endings.late(entry)
         self._watch_deadlines(run)
 
     def _running_seconds(self, now: float) -> float:
@@ -474,10 +336,8 @@ class Batcher:
     @property
     def pending(self) -> int:
         """Requests taken and not answered."""
-        return (
-            len(self.queues)
-            + sum(len(run.entries) for runs in (self._runs, self._answering) for run in runs)
-            + sum(len(entries) for _, entries in self._reruns)
+        return self._endings.pending + sum(
+            len(run.entries) for runs in (self._runs, self._answering) for run in runs
         )
 
     def backlog_seconds(self) -> float:
@@ -504,7 +364,7 @@ class Batcher:
             self._metrics.instances.labels(model.name).set(model.instances)
 
     def _rest(self) -> None:
-        if not (self._runs or self._answering or self._reruns or len(self.queues)):
+        if not (self._runs or self._answering or self._endings.reruns or len(self.queues)):
             self._idle.set()
 
     async def wait_idle(self) -> None:
@@ -516,14 +376,8 @@ class Batcher:
         self.up = False
         for run in tuple(self._runs):
             self._release(run, self.models[run.key.model], self._loop.time())
-            self._fail(run, 503, "ShuttingDown", "the pod is shutting down")
-        for _, entries in self._reruns:
-            for entry in entries:
-                self._reject(entry, 503, "ShuttingDown", "the pod is shutting down")
-        self._reruns.clear()
-        for model in self.queues.models():
-            for entry in self.queues.drain_model(model):
-                self._reject(entry, 503, "ShuttingDown", "the pod is shutting down")
+            self._endings.fail(run, 503, "ShuttingDown", "the pod is shutting down")
+        self._endings.give_up("the pod is shutting down")
         if self._timer is not None:
             self._timer.cancel()
 

@@ -12,7 +12,8 @@ from slimscale.serving.protocol.errors import InvalidRequest, error_response
 from slimscale.serving.protocol.paths import Endpoint, Resource, parse_path
 from slimscale.serving.protocol.requests import parse_request, peek_rows
 from slimscale.serving.protocol.responses import json_response, select_outputs
-from slimscale.serving.sidecar.batcher import Batcher, Refusal
+from slimscale.serving.sidecar.admission import Refusal
+from slimscale.serving.sidecar.batcher import Batcher
 from slimscale.serving.sidecar.metrics import SidecarMetrics
 from slimscale.serving.sidecar.pending import ModelState, Pending
 from slimscale.serving.telemetry import encode_telemetry
