@@ -48,6 +48,9 @@ class FakeSidecar:
         self.open = asyncio.Event()
         """Answers wait for it; open at first."""
         self.open.set()
+        self.queue_limit: int | None = None
+        """With one: serves one request at a time, and refuses what does not fit its queue."""
+        self.refusals = 0
         self.got: asyncio.Queue[Request] = asyncio.Queue()
         self.bodies: list[bytes] = []
         self.models: Counter[str] = Counter()
@@ -56,6 +59,8 @@ class FakeSidecar:
         self.cancelled = asyncio.Event()
         """A request was taken back."""
         self.polls = 0
+        self._inside = 0
+        self._turn = asyncio.Lock()
         self._port = 0
 
     async def start(self) -> None:
@@ -97,6 +102,15 @@ class FakeSidecar:
         if instead is not None:
             instead.headers = (*instead.headers, *self._own_headers())
             return instead
+        if self.queue_limit is not None:
+            if self._inside >= self.queue_limit:
+                self.refusals += 1
+                return error_response(429, "full", retry_after_seconds=1.0)
+            self._inside += 1
+            async with self._turn:
+                for _ in range(20):  # of the loop: others get to it meanwhile
+                    await asyncio.sleep(0)
+            self._inside -= 1
         self.models[model] += 1
         self.ran[request.headers.get(names.REQUEST_ID, b"")] += 1
         await self.open.wait()

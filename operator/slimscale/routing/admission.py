@@ -75,11 +75,8 @@ def judge(
             return _HOLD
         wait = min(_backlog(pod) for pod in full)
         return Admission(Verdict.REFUSE, Refusal.QUEUES_FULL, wait)
-    soonest = min(candidates, key=lambda candidate: candidate.expected_seconds)
-    late = soonest.expected_seconds - request.deadline_seconds
-    if late <= 0.0 or not soonest.time.measured:
-        return _ROUTE
-    if any(not candidate.time.measured for candidate in candidates):
+    late = min(candidate.expected_seconds for candidate in candidates) - request.deadline_seconds
+    if late <= 0.0 or not all(candidate.time.measured for candidate in candidates):
         return _ROUTE
     return Admission(Verdict.REFUSE, Refusal.TOO_LATE, late)
 

@@ -311,7 +311,7 @@ class Forwarder:
         leg.pod.given_back(leg.sent)
         leg.pod.probes_in_flight -= leg.probe
         if len(self._buffer):
-            self.release(2 * leg.trip.asked.rows)
+            self.release(leg.trip.asked.rows)  # its place in the pod's queue
 
     def _done(self, trip: Trip, response: Response) -> Response:
         self.body_bytes -= len(trip.request.body)
