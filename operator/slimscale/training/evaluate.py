@@ -35,8 +35,9 @@ IntArray = NDArray[np.int64]
 LABEL_COUNTS = (100, 300, 500, 1000, 5000)
 """Workloads with their measured curves; each counts as one label."""
 MODEL_FEATURES = tuple(name for name in TRUNK_FEATURES if "analytic" in name or "plain" in name)
-LOOKS, CASES_FOLLOWED = 5, 150
-KEPT = f"best measured in {LOOKS} looks"
+LOOKS, CASES_FOLLOWED = 6, 150
+"""The first look and one after each of five steps."""
+KEPT = f"chosen after {LOOKS} looks"
 ABLATION_LABELS = 1000
 """The ablations are trained on so many workloads: physics should matter where labels are few."""
 STEPS, SMALLEST_BATCH, MOST_EPOCHS = 800, 32, 200
@@ -81,7 +82,7 @@ class Judge:
         """What no predictor can know from one look: `knowable`'s chooser, on the same cases."""
         found = []
         for split in TEST_SPLITS:
-            cases = [int(case) for case in np.unique(self.data[split].case)]
+            cases = [int(case) for case in np.unique(self.data[split].case)[:CASES_FOLLOWED]]
             losses = knowable_losses(split, cases, seed=settings.test_seed)
             spreads = {"first look": spread_of(losses)}
             found.append(Judged(KNOWABLE, split.value, None, settings.test_seed, spreads))

@@ -28,11 +28,11 @@ __all__ = ["knowable_loss", "knowable_losses"]
 
 FloatArray = NDArray[np.float64]
 
-CONTENTIONS = 60
+CONTENTIONS = 40
 """Drawn from what the data holds, for each case."""
 MEASURED_WITHIN = 0.03
 """Standard deviation of log throughput and of log holding time, as windows measure them."""
-_ROUNDS = 4
+_ROUNDS = 3
 
 
 def knowable_losses(split: Split, indices: list[int], *, seed: int) -> FloatArray:

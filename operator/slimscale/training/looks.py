@@ -43,12 +43,13 @@ class Play:
 
 def follow(case: Case, predictor: ThreadPredictor, play: Play) -> list[int]:
     """The thread counts asked for after each look, the first look at the case's own count; and, as
-    the last, the count that was measured best in all looks, which is what the operator keeps.
+    the last, the count that is chosen after all looks, without a further probe.
 
     Where a window allows no decision the count stays. Seeds differ from look to look.
     """
     threads, regime = case.threads, Regime()
     chosen: list[int] = []
+    settled = threads
     for number in range(play.looks):
         here = replace(case, threads=threads, seed=case.seed + 7919 * (number + 1), before=None)
         packed, timing = look_at(here)
@@ -64,13 +65,12 @@ def follow(case: Case, predictor: ThreadPredictor, play: Play) -> list[int]:
             cores = estimate.parameters.cpu_servers
             surface = predictor.surface(estimate, cpu_cores=(cores,), max_threads=MOST_THREADS)
             rates = through_measured(surface, regime.points, cores=cores).tasks_per_second
-            asked = int(chosen_threads(rates, tolerance=play.tolerance)[0])
+            asked = settled = int(chosen_threads(rates, tolerance=play.tolerance)[0])
             if play.probes and asked == threads:
                 asked, regime = _probed(window, estimate, regime, surface)
             threads = asked
         chosen.append(threads)
-    best = max(regime.points, key=lambda point: point.tasks_per_second, default=None)
-    return [*chosen, threads if best is None else best.threads]
+    return [*chosen, settled]
 
 
 def _probed(

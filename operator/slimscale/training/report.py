@@ -88,7 +88,7 @@ def _page(
         "Next: each look is at the count that was chosen after the one before, and the operator"
         " remembers what it saw; what was measured overrules what is predicted, as in"
         " `threads/recommend.py`. *With probes* a count that stays is doubted by the steps of"
-        " `threads/probe.py`. In the end it keeps what was measured best.",
+        " `threads/probe.py`; the last row is the choice after all looks without a further probe.",
         "",
     ]
     for split in (Split.HELD_OUT, Split.SEEN):

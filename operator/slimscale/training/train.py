@@ -108,13 +108,18 @@ def finish(
     for split in (Split.SEEN, Split.HELD_OUT):
         truth = Truth.of(data[split])
         curves = {
-            f"operator network, fit seed {seed}": (predict(network, data[split]), 0.0)
-            for seed, network in zip(settings.fit_seeds, networks, strict=True)
+            "operator network" + ("" if index == best else f", fit seed {seed} instead"): (
+                predict(network, data[split]),
+                0.0,
+            )
+            for index, (seed, network) in enumerate(zip(settings.fit_seeds, networks, strict=True))
         }
         curves["analytic"] = (data[split].analytic.astype(np.float64), settings.tolerance)
         for name, (curve, tolerance) in curves.items():
-            losses = truth.losses(chosen_threads(curve, tolerance=tolerance))
-            metrics[f"{name}, {split.value} families"] = spread_of(losses)
+            chosen = chosen_threads(curve, tolerance=tolerance)
+            families = f"{name}, {split.value} families"
+            metrics[families] = spread_of(truth.losses(chosen))
+            metrics[f"{families}, against the same measurement"] = spread_of(truth.at_most(chosen))
     arrays = arrays_of(networks[best], data[Split.TRAIN])
     card = make_card(
         arrays,
