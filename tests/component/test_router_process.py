@@ -79,6 +79,31 @@ async def test_a_request_in_flight_at_sigterm_is_answered_and_the_process_ends_w
     await client.close()
 
 
+def listening_ports(pid: int) -> set[int]:
+    """TCP ports that a process listens on."""
+    own = {os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir() if entry.is_symlink()}
+    ports = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in own:
+                ports.add(int(fields[1].rpartition(":")[2], 16))
+    return ports
+
+
+@pytest.mark.skipif(not Path("/proc/self/net/tcp").exists(), reason="needs Linux's /proc")
+async def test_the_process_listens_on_its_data_and_status_ports_alone(tmp_path: Path) -> None:
+    config = tmp_path / "router.json"
+    config.write_text(json.dumps(router_config()))
+    async with router_process(
+        SLIMSCALE_CONFIG=str(config), SLIMSCALE_PORT="0", SLIMSCALE_STATUS_PORT="0"
+    ) as process:
+        port = await port_of(process)
+        ports = listening_ports(process.pid)
+        assert port in ports
+        assert len(ports) == 2
+
+
 async def test_pods_come_from_the_api_server_that_the_environment_names(tmp_path: Path) -> None:
     config = tmp_path / "router.json"
     config.write_text(json.dumps(router_config()))
