@@ -162,7 +162,7 @@ def _markdown(report: Report, rows: Sequence[Summary], image: str) -> str:
         word = "met" if verdict["met"] else "**not met**"
         lines.append(
             f"- {verdict['scenario']}, against {verdict['against']}: {word}"
-            f" ({verdict['attainment']:.1%} against {verdict['theirs']:.1%},"
+            f" ({verdict['attainment']:.2%} against {verdict['theirs']:.2%},"
             f" {verdict['of_peak']:.0%} of the peak's pod-seconds)"
         )
     lines += ["", "## How to read it", "", *_reading(report, rows)]
@@ -181,7 +181,7 @@ def _row(row: Summary) -> str:
 def _reading(report: Report, rows: Sequence[Summary]) -> list[str]:
     seeds = max(row.seeds for row in rows)
     lines = [
-        f"- {seeds} seeds: they spread the copies of each arrival, the noise of batches and of starts.",
+        f"- Seeds: {seeds}. They spread the copies of each arrival, the noise of batches and of starts.",
         "- static-peak: as many pods as the busiest six seconds need, sized as ours, all the time.",
         "- HPA: kubernetes' algorithm on CPU utilisation with the defaults of the controller manager:"
         " 15 s sync, tolerance 0.1, unready and missing pods as in its replica calculator, 5 minutes"
@@ -189,6 +189,8 @@ def _reading(report: Report, rows: Sequence[Summary]) -> list[str]:
         " A pod's CPU cannot exceed its request, so its ratio is at most 1 over the target.",
         "- KPA: Knative's, on rows a second, stable window 60 s, panic window 6 s at 200 %; asked every"
         " 2 s.",
+        "- Pods and attainment are bought with each other: where another autoscaler has fewer pod-seconds,"
+        " look at what it missed, and the other way round.",
         "- A turn is a change of direction: up after down or down after up.",
         '- "all widths": the router may choose narrower widths, which bridge a burst until pods are'
         " there, at the accuracy that the table shows; without it every request gets the widest.",
