@@ -17,7 +17,7 @@ from slimscale.threads.recall import remember_load
 from slimscale.threads.sampling import SamplePair, consecutive_pairs
 from slimscale.threads.window import WorkloadWindow, aggregate
 
-__all__ = ["RATE", "LoadChange", "has_drifted", "rate_noise", "watch_load"]
+__all__ = ["RATE", "LoadChange", "has_drifted", "is_another_load", "rate_noise", "watch_load"]
 
 RATE = "rate"
 """Log throughput: for its noise only. It moves with every change of ours, so it never alarms."""
@@ -35,9 +35,12 @@ SIGMA_PRIOR = 0.20
 LEARNING_INTERVALS = 4
 FORGETTING = 0.05
 FEWEST_TASKS = 3.0
+OTHER_RATE = math.log(1.25)
 CPU_JUMP = math.log(2.0)
 """CPU a task that doubles or halves with a change of threads: the load changed at the same time."""
 UNCERTAIN_INTERVALS = 1.5
+FAR_DEVIATION = 4.0
+"""Sigmas of a second deviating interval in a row that need no third one."""
 DEVIATION = 2.5
 """Sigmas from which an interval may already belong to the new load."""
 
@@ -132,6 +135,39 @@ def has_drifted(
     return memo, ""
 
 
+def is_another_load(
+    memo: Memo, window: WorkloadWindow, *, interval_seconds: float
+) -> tuple[Memo, str]:
+    """A thread count that is held again and does not do what it did before belongs to another load.
+
+    A change of ours ends the detector's series, so a load that changes at that moment is seen by
+    nothing else. Returns the memo and what was seen (empty: nothing).
+    """
+    changed = memo.changed_at_seconds
+    if (
+        changed is None
+        or window.started_at_seconds < changed
+        or window.span_seconds > 2.5 * interval_seconds
+    ):
+        return memo, ""
+    cores = window.cpu_quota_cores
+    for point in memo.regime.points:
+        if point.threads != window.threads:
+            continue
+        if cores is not None and not math.isclose(point.cpu_cores, cores, rel_tol=0.05):
+            continue
+        intervals = max(1.0, window.span_seconds / interval_seconds)
+        noise = rate_noise(memo, tasks=window.tasks / intervals) / math.sqrt(intervals)
+        moved = abs(math.log(window.tasks_per_second / point.tasks_per_second))
+        if moved > OTHER_RATE + 4.0 * noise:
+            words = (
+                f"{window.threads} threads do {window.tasks_per_second:.3g} tasks/s now,"
+                f" {point.tasks_per_second:.3g} before"
+            )
+            return _new_regime(memo, window.started_at_seconds), words
+    return memo, ""
+
+
 def _signals(window: WorkloadWindow) -> dict[str, float]:
     wall = window.task_seconds
     if window.tasks < FEWEST_TASKS or wall <= 0:
@@ -177,7 +213,9 @@ def _step(memo: Memo, window: WorkloadWindow) -> tuple[Memo, str]:
         if max(trend.rise, trend.fall) > THRESHOLD and not alarm:
             was, now = math.exp(trend.mean), math.exp(value)
             alarm = f"{_WORDS[name]} went from {was:.3g} to {now:.3g}{_UNITS[name]}"
-    alarm = alarm or _jump(trends.get(CPU), memo.carried_cpu_log)
+        if not alarm and memo.deviating_since_seconds is not None:
+            alarm = _twice(name, memo.trends.get(name), trend, z, value)
+    alarm = alarm or _jump(trends.get(CPU), memo.carried_cpu_log, tasks=window.tasks)
     if alarm:
         started = memo.deviating_since_seconds or window.started_at_seconds
         return _new_regime(memo, started), alarm
@@ -219,8 +257,27 @@ def _update(trend: Trend, value: float, *, tasks: float) -> tuple[Trend, float]:
     )
 
 
-def _jump(cpu: Trend | None, carried: float | None) -> str:
-    if cpu is None or carried is None or cpu.count != 2 or abs(cpu.mean - carried) < CPU_JUMP:
+def _twice(name: str, before: Trend | None, after: Trend, z: float, value: float) -> str:
+    """A second interval in a row on the same side, and this one far beyond chance: the first one
+    was a mixture of both loads. Quicker than the sum, which holds no interval for more than its share.
+    """
+    if before is None or abs(z) < FAR_DEVIATION:
+        return ""
+    kept = before.rise if z > 0 else before.fall
+    if kept <= 0.0:
+        return ""
+    return (
+        f"{_WORDS[name]} went from {math.exp(after.mean):.3g} to"
+        f" {math.exp(value):.3g}{_UNITS[name]}"
+    )
+
+
+def _jump(cpu: Trend | None, carried: float | None, *, tasks: float) -> str:
+    """After two intervals with other threads; after one where no chance explains it."""
+    if cpu is None or carried is None or cpu.count > 2:
+        return ""
+    chance = 4.0 * math.sqrt(HEAVY_TAILED / max(tasks, 1.0)) if cpu.count == 1 else 0.0
+    if abs(cpu.mean - carried) < CPU_JUMP + chance:
         return ""
     return f"CPU of a task went from {math.exp(carried):.3g} to {math.exp(cpu.mean):.3g} s"
 

@@ -147,6 +147,7 @@ def _run(
         metrics=spec.metrics,
         now_seconds=now_seconds,
         not_before_seconds=_not_before(observation, draft.memo),
+        first_look=draft.memo.repredict and draft.memo.target is not None,
     )
     draft.metrics_reason, draft.metrics_message = result.reason, result.message
     if result.window is None:

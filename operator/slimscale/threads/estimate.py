@@ -380,9 +380,13 @@ def crowd_at_dispatcher(window: WorkloadWindow) -> float | None:
     """Threads at the dispatcher, when they are enough to keep it busy all the time."""
     crowd = window.threads_outside_tasks
     enough = window.saturated and crowd >= max(QUEUE_SEEN, 0.2 * window.threads)
-    # T*wall is a mean of finished tasks: what chance explains is no crowd.
+    # T*wall is a mean of finished tasks: what chance explains is no crowd, nor is what the tasks
+    # in progress have done already. Those are of a renewal's age, wall*(1 + CV^2)/2 in the mean,
+    # and after a change of threads the window begins with none of it.
     noise = window.threads * math.sqrt(HEAVY_TAILED / max(window.tasks, 1.0))
-    return crowd if enough and crowd > NOISE_SIGMAS * noise else None
+    age = window.task_seconds * (1.0 + HEAVY_TAILED) / 2.0
+    in_progress = window.threads * min(1.0, age / max(window.span_seconds, 1e-9))
+    return crowd if enough and crowd > NOISE_SIGMAS * noise + in_progress else None
 
 
 def _same_cpu(points: tuple[LoadPoint, ...], cores: float) -> tuple[LoadPoint, ...]:

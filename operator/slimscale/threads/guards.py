@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slimscale.api.simworkload import SimWorkloadSpec
+from slimscale.api.simworkload import ObjectiveType, SimWorkloadSpec
 from slimscale.domain.decision import Confidence, DecisionStep, PodTarget
 from slimscale.threads.memo import MAX_PROPOSALS, Memo
 from slimscale.threads.predictor import Surface
@@ -92,7 +92,7 @@ def weigh(proposal: Proposal, *, spec: SimWorkloadSpec, memo: Memo, now_seconds:
     if proposal.must_leave:
         steps.append(_step("OutOfBounds", proposal.must_leave, constrained=True))
         return Verdict(wanted, wanted != current, tuple(steps), ())
-    needless = _needless(wanted, proposal, memo)
+    needless = _needless(wanted, proposal, memo, spec)
     if needless is not None:
         steps.append(needless)
         return Verdict(current, False, tuple(steps), (), settled=proposal.work_waits)
@@ -147,7 +147,9 @@ def _is_urgent(proposal: Proposal, wanted: PodTarget, memo: Memo) -> bool:
     return ends[0] <= wanted.threads <= ends[1]
 
 
-def _needless(wanted: PodTarget, proposal: Proposal, memo: Memo) -> DecisionStep | None:
+def _needless(
+    wanted: PodTarget, proposal: Proposal, memo: Memo, spec: SimWorkloadSpec
+) -> DecisionStep | None:
     if wanted == proposal.current:
         return _step("Unchanged", "the present values are the best found")
     if proposal.work_waits:
@@ -157,6 +159,10 @@ def _needless(wanted: PodTarget, proposal: Proposal, memo: Memo) -> DecisionStep
     if memo.regime.points and memo.target is not None:
         # Without waiting work the throughput says nothing of what the pod can do.
         return _step("NoDemand", "no work is waiting: what was chosen under full demand stays")
+    held, limit = proposal.current.cpu_limit_millicores, wanted.cpu_limit_millicores
+    if spec.objective.type is ObjectiveType.MAX_THROUGHPUT and (held is None or limit == held):
+        # A lull: fewer threads free nothing now, and the work that comes next may need them.
+        return _step("NoDemand", "no work is waiting: fewer threads would save no CPU")
     return None
 
 

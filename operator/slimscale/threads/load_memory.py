@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from slimscale.api.simworkload import ObjectiveType, SimWorkloadSpec
 from slimscale.threads.bounds import Standing
-from slimscale.threads.change import has_drifted
+from slimscale.threads.change import has_drifted, is_another_load
 from slimscale.threads.estimate import Estimate, estimate_parameters
 from slimscale.threads.memo import KnownLoad, Memo
 from slimscale.threads.recall import Signature, recall
@@ -56,6 +56,10 @@ def look_at_load(
     if estimate is None or not window.saturated:
         return memo, ""
     if spec.tuning.online:
+        memo, drifted = is_another_load(
+            memo, window, interval_seconds=float(spec.metrics.interval_seconds)
+        )
+    if spec.tuning.online and not drifted:
         memo, drifted = has_drifted(
             memo,
             threads=window.threads,

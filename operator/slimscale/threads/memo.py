@@ -17,6 +17,7 @@ __all__ = [
     "LoadPoint",
     "Memo",
     "Pending",
+    "Refusal",
     "Regime",
     "Trend",
     "load_memo",
@@ -85,6 +86,8 @@ class Regime:
     """A bottleneck that only showed when more threads brought nothing: seconds a task."""
     serial_threads: int | None = None
     """Fewest threads that are known to reach that bottleneck's rate."""
+    serial_refuted: bool = False
+    """Fewer threads did less in proportion: there is no such bottleneck."""
     contention_linear: float | None = None
     """Growth of the dispatch time with the crowd, from the last window that had a crowd."""
     former_dispatch_seconds: float | None = None
@@ -106,6 +109,8 @@ class Regime:
     """Something was saved in this load: when it has to be raised again, that is its floor."""
     probes: int = 0
     """Steps of our own beyond what the model asked for (`probe.py`)."""
+    settled: bool = False
+    """The model had nothing more to ask for: what the load stood on is worth remembering."""
     searched: bool = False
     """Nothing was left to try: the count stays until the load changes."""
     tried_above: int | None = None
@@ -154,6 +159,14 @@ class KnownLoad:
     blocked_seconds: float
     cores: float
     tasks_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A raise that cost much: the program may have a cliff between the two counts, whatever the load."""
+
+    before: int
+    after: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +224,9 @@ class Memo:
     loads: tuple[KnownLoad, ...] = ()
     """Loads that came before and what they settled on (`recall.py`)."""
 
+    refusal: Refusal | None = None
+    """The last raise that cost much, in this load or an earlier one."""
+
     def to_json(self) -> dict[str, object]:
         document: dict[str, object] = json.loads(json.dumps(asdict(self), allow_nan=False))
         return document
@@ -243,6 +259,7 @@ def _memo(document: Mapping[str, object]) -> Memo:
             started_at_seconds=_number(regime.get("started_at_seconds")) or 0.0,
             serial_seconds=_positive(regime.get("serial_seconds")),
             serial_threads=_whole(regime.get("serial_threads")),
+            serial_refuted=regime.get("serial_refuted") is True,
             contention_linear=_number(regime.get("contention_linear")),
             former_dispatch_seconds=_positive(regime.get("former_dispatch_seconds")),
             former_contention=_number(regime.get("former_contention")),
@@ -255,6 +272,7 @@ def _memo(document: Mapping[str, object]) -> Memo:
             failed_cuts=_whole(regime.get("failed_cuts")) or 0,
             lowered=regime.get("lowered") is True,
             probes=_whole(regime.get("probes")) or 0,
+            settled=regime.get("settled") is True,
             searched=regime.get("searched") is True,
             tried_above=_whole(regime.get("tried_above")),
             tried_below=_whole(regime.get("tried_below")),
@@ -279,6 +297,7 @@ def _memo(document: Mapping[str, object]) -> Memo:
             if (target := _target(item)) is not None
         ),
         invalid_predictions=_whole(document.get("invalid_predictions")) or 0,
+        refusal=_refusal(document),
         loads=tuple(_known_load(item) for item in _items(document.get("loads"))[-MAX_LOADS:]),
     )
 
@@ -367,6 +386,16 @@ def _known_load(value: object) -> KnownLoad:
     if not threads or cpu is None or cores is None or rate is None:
         raise ValueError("load")
     return KnownLoad(threads, cpu, _number(value.get("blocked_seconds")) or 0.0, cores, rate)
+
+
+def _refusal(document: Mapping[str, object]) -> Refusal | None:
+    value = _section(document, "refusal")
+    if value is None:
+        return None
+    before, after = _whole(value.get("before")), _whole(value.get("after"))
+    if not before or not after or after <= before:
+        raise ValueError("refusal")
+    return Refusal(before, after)
 
 
 def _pending(value: Mapping[str, object]) -> Pending:

@@ -101,7 +101,7 @@ def _is_a_step(k: int, threads: int, *, up: bool) -> bool:
     """In the direction meant, and large enough to be told from noise."""
     if (threads > k) is not up or threads == k:
         return False
-    return abs(threads - k) == 1 or max(threads, k) >= SMALLEST_STEP * min(threads, k)
+    return max(threads, k) >= SMALLEST_STEP * min(threads, k)
 
 
 def _known_worse(window: WorkloadWindow, regime: Regime) -> tuple[int, int]:

@@ -8,13 +8,17 @@ change, so a wrong memory costs one window.
 import math
 from dataclasses import dataclass, replace
 
+from slimscale.threads.closed_network import MAX_THREADS
 from slimscale.threads.memo import MAX_LOADS, KnownLoad, Memo
 
-__all__ = ["Signature", "recall", "remember_load"]
+__all__ = ["Signature", "before_cliff", "recall", "remember_load"]
 
 SAME_CPU_TIME = 0.25
 """Log ratio of CPU a task within which two loads are one."""
 SAME_WAIT = 0.35
+A_CROWD = 8
+"""Threads from which a raise that lost says something of other loads: the second thread of light tasks
+is a matter of theirs alone."""
 REAL_WAIT = 0.2
 """Share of a task's own time from which its wait belongs to the signature."""
 
@@ -48,6 +52,8 @@ def remember_load(memo: Memo) -> Memo:
     points = [p for p in memo.regime.points if memo.target and p.threads == memo.target.threads]
     if memo.target is None or memo.pending is not None or not points:
         return memo
+    if not memo.regime.settled:
+        return memo
     point = points[-1]
     if point.windows < 2 or not point.cpu_seconds:
         return memo
@@ -68,6 +74,19 @@ def recall(memo: Memo, signature: Signature) -> KnownLoad | None:
         if _signature(known).like(signature):
             return known
     return None
+
+
+def before_cliff(memo: Memo, threads: int) -> int:
+    """Most threads to go to in one step from `threads`: half the way, in log, to where a raise once
+    lost much. Having stood there, a load may go on: what it measured counts more.
+    """
+    refusal = memo.refusal
+    if refusal is None or refusal.before < A_CROWD or threads >= refusal.after:
+        return MAX_THREADS
+    half = round(math.sqrt(refusal.before * refusal.after))
+    if threads >= half or any(p.threads >= half for p in memo.regime.points):
+        return MAX_THREADS
+    return half
 
 
 def _signature(known: KnownLoad) -> Signature:

@@ -48,6 +48,7 @@ from slimscale.threads.predictor import (
     worth_looking_at,
 )
 from slimscale.threads.probe import Probe, next_probe
+from slimscale.threads.recall import before_cliff
 from slimscale.threads.window import WorkloadWindow
 
 __all__ = ["Recommendation", "recommend"]
@@ -141,6 +142,7 @@ def recommend(
     if estimate.waits_are_doubted:
         # By half at most: then two counts have been measured and the waits are told apart.
         least = max(least, min(math.ceil(window.threads / 2), most))
+    most = max(least, min(most, before_cliff(memo, window.threads)))
     choice = _choose(prediction.surface, spec, bounds, standing, least=least, most=most)
     threads, odd = sane_threads(
         choice.threads, last_good=current.threads, least=spec.threads.min, most=spec.threads.max
@@ -378,7 +380,11 @@ def _remember(
     probe: Probe | None = None,
 ) -> Memo:
     window, spec, now_seconds, writes = case.window, case.spec, case.now_seconds, case.writes
-    memo = replace(memo, proposals=verdict.proposals)
+    memo = replace(
+        memo,
+        proposals=verdict.proposals,
+        regime=replace(memo.regime, settled=verdict.settled and not verdict.changed),
+    )
     if not verdict.changed:
         return replace(
             memo,

@@ -9,7 +9,7 @@ from slimscale.domain.observation import Observation
 from slimscale.threads.change import rate_noise
 from slimscale.threads.describe import target_words
 from slimscale.threads.estimate import crowd_at_dispatcher
-from slimscale.threads.memo import Memo, Pending, Regime
+from slimscale.threads.memo import Memo, Pending, Refusal, Regime
 from slimscale.threads.probe import TRUST_RADIUS
 from slimscale.threads.window import WorkloadWindow
 
@@ -23,7 +23,12 @@ REALISED_SHARE = 0.25
 """Of a raise's predicted gain; below it the threads queue for something unseen (docs/model.md 5)."""
 CPU_BOUND_SHARE = 0.9
 RETRY_ABOVE = 1.5
+CLIFF = 0.7
+"""Throughput after a raise over that before, below which the next loads are raised in two steps."""
+IN_PROPORTION = 0.8
+"""Log loss over log cut of the threads, from which the threads that went were all at work."""
 NO_GAIN = 0.03
+CLEAR_GAIN = 0.05
 CRASH_WATCH_SECONDS = 300.0
 GIVE_UP_WINDOWS = 4.0
 LEAST_PROBE_GAIN = 0.02
@@ -85,7 +90,12 @@ def verify_change(
             f" {-gain:.0%} less than {before:.4g} before; the last good values return"
         )
         return Outcome(
-            revert(memo, now_seconds=now_seconds, cpu_bound=_cpu_bound(window)),
+            revert(
+                memo,
+                now_seconds=now_seconds,
+                cpu_bound=_cpu_bound(window),
+                gave=window.tasks_per_second,
+            ),
             DecisionStep(STAGE, "Reverted", words, constrained=True),
             reverted=True,
         )
@@ -93,9 +103,17 @@ def verify_change(
         return _judge_probe(
             memo, pending, gain=gain, noise=noise, spec=spec, now_seconds=now_seconds
         )
-    if not full or (loss > allowed and window.span_seconds < 0.95 * spec.tuning.window_seconds):
+    short = not full or (loss > allowed and window.span_seconds < 0.95 * spec.tuning.window_seconds)
+    if short and (pending.probe or not _clearly_paid(pending, gain=gain, noise=noise)):
         return Outcome(memo, DecisionStep(STAGE, "Waiting", "the window after is still short"))
     return _settled(memo, pending, window, gain=gain, noise=noise, now_seconds=now_seconds)
+
+
+def _clearly_paid(pending: Pending, *, gain: float, noise: float) -> bool:
+    """Half of what was promised is there already, and chance does not explain it: no need to wait."""
+    before = pending.tasks_per_second or pending.predicted_tasks_per_second
+    promised = pending.predicted_tasks_per_second / before - 1.0
+    return gain > max(CLEAR_GAIN, promised / 2.0, SIGMAS * noise)
 
 
 def _judge_probe(
@@ -114,7 +132,8 @@ def _judge_probe(
     up = pending.after.threads > pending.before.threads
     radius = memo.regime.trust_radius or TRUST_RADIUS
     tolerance = spec.objective.tolerance_percent / 100.0
-    kept = gain > max(LEAST_PROBE_GAIN, noise) if up else gain > -tolerance / 2
+    # More threads that did more most likely do more: chance cuts both ways.
+    kept = gain > max(LEAST_PROBE_GAIN, noise / 2) if up else gain > -tolerance / 2
     words = f"{target_words(pending.after)} gave {gain:+.1%} against {target_words(pending.before)}"
     if not kept:
         step = DecisionStep(STAGE, "ProbeTakenBack", f"{words}: not worth it")
@@ -166,7 +185,9 @@ def _settled(
     raised = pending.after.threads > pending.before.threads
     significant = promised > max(LEAST_PREDICTED_GAIN, SIGMAS * noise)
     # Threads that crowd at the dispatcher are seen and in the estimate: nothing about them is hidden.
-    hidden = not _cpu_bound(window) and crowd_at_dispatcher(window) is None
+    hidden = not (
+        _cpu_bound(window) or crowd_at_dispatcher(window) is not None or memo.regime.serial_refuted
+    )
     if raised and significant and gain < REALISED_SHARE * promised and hidden:
         return _hidden_bottleneck(
             memo, pending, window, gain=gain, promised=promised, now_seconds=now_seconds
@@ -214,10 +235,13 @@ def _hidden_bottleneck(
     return Outcome(replace(learned, pending=None), step)
 
 
-def revert(memo: Memo, *, now_seconds: float, cpu_bound: bool = False) -> Memo:
+def revert(
+    memo: Memo, *, now_seconds: float, cpu_bound: bool = False, gave: float | None = None
+) -> Memo:
     """Back to the target before the last change; that way is closed while the load stays as it is.
 
     A raise that lost may have gone past a cliff: the geometric mean is tried once, then no more.
+    `gave`: tasks a second after the change, where it is taken back for that.
     """
     before = memo.pending.before if memo.pending is not None else memo.previous
     after = memo.pending.after if memo.pending is not None else memo.target
@@ -228,6 +252,8 @@ def revert(memo: Memo, *, now_seconds: float, cpu_bound: bool = False) -> Memo:
         regime = _after_failed_probe(regime, before, after)
     elif after.threads < before.threads:
         regime = _after_failed_cut(regime, before, after)
+        if _lost_in_proportion(memo.pending, gave):
+            regime = _without_bottleneck(regime)
     elif after.threads > before.threads:
         regime = _after_failed_raise(memo, before, after, cpu_bound=cpu_bound)
     limits = (before.cpu_limit_millicores or 0, after.cpu_limit_millicores or 0)
@@ -239,6 +265,7 @@ def revert(memo: Memo, *, now_seconds: float, cpu_bound: bool = False) -> Memo:
         regime = replace(regime, floor_cpu_millicores=floor or None)
     return replace(
         memo,
+        refusal=_refused(memo, before, after, gave=gave),
         target=before,
         target_tier="Revert",
         previous=None,
@@ -250,6 +277,16 @@ def revert(memo: Memo, *, now_seconds: float, cpu_bound: bool = False) -> Memo:
     )
 
 
+def _refused(
+    memo: Memo, before: PodTarget, after: PodTarget, *, gave: float | None
+) -> Refusal | None:
+    """A raise that lost a cliff's worth, or what was known of one."""
+    rate = memo.pending.tasks_per_second if memo.pending is not None else None
+    if gave is None or rate is None or after.threads <= before.threads:
+        return memo.refusal
+    return Refusal(before.threads, after.threads) if gave < CLIFF * rate else memo.refusal
+
+
 def _after_failed_cut(regime: Regime, before: PodTarget, after: PodTarget) -> Regime:
     """A large cut that failed once says little about half of it; a second one closes the way."""
     again = regime.failed_cuts == 0 and before.threads >= RETRY_ABOVE * after.threads
@@ -258,6 +295,28 @@ def _after_failed_cut(regime: Regime, before: PodTarget, after: PodTarget) -> Re
         regime,
         failed_cuts=regime.failed_cuts + 1,
         floor_threads=max(floor, regime.floor_threads or floor),
+    )
+
+
+def _lost_in_proportion(pending: Pending | None, gave: float | None) -> bool:
+    """Fewer threads did as much less as there were fewer: nothing queued before the cut."""
+    if pending is None or pending.tasks_per_second is None or gave is None:
+        return False
+    fewer = math.log(pending.before.threads / pending.after.threads)
+    return math.log(pending.tasks_per_second / gave) >= IN_PROPORTION * fewer
+
+
+def _without_bottleneck(regime: Regime) -> Regime:
+    """What a raise seemed to show was chance; it is not concluded a second time in this load."""
+    if regime.serial_seconds is None:
+        return regime
+    return replace(
+        regime,
+        serial_seconds=None,
+        serial_threads=None,
+        serial_refuted=True,
+        ceiling_threads=None,
+        failed_raises=0,
     )
 
 
@@ -275,7 +334,7 @@ def _after_failed_raise(
         floor_threads=min(regime.floor_threads, before.threads) if regime.floor_threads else None,
     )
     rate = memo.pending.tasks_per_second if memo.pending is not None else None
-    if again or cpu_bound or rate is None:
+    if again or cpu_bound or rate is None or regime.serial_refuted:
         return regime
     known = regime.serial_threads or before.threads
     return replace(regime, serial_seconds=1.0 / rate, serial_threads=min(known, before.threads))

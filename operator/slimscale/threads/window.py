@@ -32,6 +32,7 @@ __all__ = [
     "observe_window",
 ]
 
+FEWEST_TASKS = 8
 QUORUM = 0.5
 """Share of the ready pods that must have usable samples: one bad scrape must not stop a decision."""
 TASK_PROBABILITIES = (
@@ -110,8 +111,16 @@ def observe_window(
     metrics: Metrics,
     now_seconds: float,
     not_before_seconds: float,
+    first_look: bool = False,
 ) -> WindowResult:
-    """Aggregate the newest comparable samples of every ready pod; never raises."""
+    """Aggregate the newest comparable samples of every ready pod; never raises.
+
+    `first_look`: the load has just changed and the count in force is that of another one, so fewer
+    tasks than `tuning.min_tasks` say enough.
+    """
+    if first_look:
+        few = max(min(FEWEST_TASKS, tuning.min_tasks), tuning.min_tasks // 3)
+        tuning = tuning.model_copy(update={"min_tasks": few})
     ready = eligible_pods(observation)
     if not ready:
         return WindowResult(None, Reason.WARMING_UP, "no pod is ready yet")
