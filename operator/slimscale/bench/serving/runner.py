@@ -1,25 +1,21 @@
 """Carries out a plan: one system at a time, the others paused, everything written down as it comes."""
 
-import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-
-from slimscale.bench.native.machine import steal_seconds
 from slimscale.bench.serving.gate import Gate
 from slimscale.bench.serving.generator import Generator
-from slimscale.bench.serving.loadgen.job import Answered, Job
+from slimscale.bench.serving.loadgen.job import Job
 from slimscale.bench.serving.neutral import Verdict
 from slimscale.bench.serving.plan import CLOSED, MLPERF, Load, Plan, Turn
-from slimscale.bench.serving.processes import ServerFailed, cpu_seconds
-from slimscale.bench.serving.records import Cell, Journal, quantiles_of
+from slimscale.bench.serving.processes import ServerFailed
+from slimscale.bench.serving.readings import Reading, cell_of
+from slimscale.bench.serving.records import Cell, Journal
 from slimscale.bench.serving.systems import Missing, System
 from slimscale.exceptions import SlimError
 
@@ -28,8 +24,6 @@ __all__ = ["Progress", "Runner", "run_plan"]
 CAPACITY_CLIENTS = 8
 CAPACITY_SECONDS = 2.0
 READY_SECONDS = 60.0
-_TICKS = os.sysconf("SC_CLK_TCK")
-_MICROS = 1e6
 
 
 class Progress(Protocol):
@@ -212,80 +206,13 @@ class Runner:
             arrivals=arrivals, seed=seed,
         )  # fmt: skip
         pids = {process.role: process.pids() for process in system.processes()}
-        before = _Reading.take(pids, self._generator)
+        before = Reading.take(pids, self._generator)
         answered = self._generator.do(job)
-        after = _Reading.take(pids, self._generator)
+        after = Reading.take(pids, self._generator)
         offered = 0.0 if load.kind == CLOSED else capacity * load.share
-        return _cell(
+        return cell_of(
             system.name, load, turn, offered=offered, answered=answered, before=before, after=after
         )
-
-
-class _Reading:
-    """CPU clocks of everything at one moment."""
-
-    def __init__(
-        self, *, at: float, roles: dict[str, float], client: float, busy: float, steal: float
-    ) -> None:
-        self.at, self.roles, self.client, self.busy, self.steal = at, roles, client, busy, steal
-
-    @classmethod
-    def take(cls, pids: Mapping[str, list[int]], generator: Generator) -> "_Reading":
-        return cls(
-            at=time.monotonic(),
-            roles={role: cpu_seconds(found) for role, found in pids.items()},
-            client=generator.cpu_seconds(),
-            busy=_busy_seconds(),
-            steal=steal_seconds(),
-        )
-
-
-def _busy_seconds() -> float:
-    """CPU time of user, nice, system, interrupts of all cores since boot (proc_stat(5))."""
-    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
-    return sum(int(fields[i]) for i in (0, 1, 2, 5, 6)) / _TICKS
-
-
-def _cell(
-    name: str, load: Load, turn: Turn, *, offered: float, answered: Answered,
-    before: _Reading, after: _Reading,
-) -> Cell:  # fmt: skip
-    count = max(1, answered.answered)
-    seconds = after.at - before.at
-    used = {role: after.roles[role] - before.roles[role] for role in before.roles}
-    client = after.client - before.client
-    others = after.busy - before.busy - sum(used.values()) - client
-    p50, p99, p999 = quantiles_of(answered)
-    late = answered.late_start_micros
-    return Cell(
-        system=name,
-        load=load.label,
-        repetition=turn.repetition,
-        offered_per_second=round(offered, 2),
-        per_second=round(
-            (answered.in_window if load.kind == CLOSED else answered.in_time)
-            / answered.window_seconds,
-            2,
-        ),
-        p50=p50,
-        p99=p99,
-        p999=p999,
-        timed=len(answered.latencies_micros),
-        right=answered.right,
-        wrong=answered.wrong,
-        refused=answered.refused,
-        failed=answered.failed,
-        lost=answered.lost,
-        unanswered=answered.unanswered,
-        first_wrong=answered.first_wrong,
-        cpu_micros={role: round(value / count * _MICROS, 1) for role, value in used.items()},
-        client_cpu_micros=round(client / count * _MICROS, 1),
-        late_start_p99=round(float(np.quantile(late, 0.99)) / 1000.0, 3) if late else 0.0,
-        others_cores=round(max(0.0, others) / seconds, 2),
-        steal_cores=round((after.steal - before.steal) / seconds, 3),
-        load_average=round(os.getloadavg()[0], 2),
-        at=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
 
 
 def _key(turn: Turn) -> str:
