@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
 import kopf
+from kopf._cogs.structs.credentials import Vault
 
 from slimscale.controllers.queue import Backoff
 from slimscale.handlers.startup import kopf_settings
@@ -81,6 +82,7 @@ class _Run:
             if self._stopped:
                 return
             self._stop_this = lambda: loop.call_soon_threadsafe(flag.set)
+        vault = Vault()
         try:
             await kopf.operator(
                 registry=registry,
@@ -92,7 +94,10 @@ class _Run:
                 clusterwide=not self._namespaces,
                 namespaces=self._namespaces,
                 stop_flag=flag,
+                vault=vault,
             )
         finally:
+            # Once more: a watch that tried again while kopf was ending has opened another session.
+            await vault.close()
             with self._lock:
                 self._stop_this = lambda: None
