@@ -15,6 +15,7 @@ from slimscale.bench.autoscaling.scenario import (
     POOL,
     SLO_SECONDS,
     TRACES,
+    WIDTHS,
     pod_rows,
 )
 
@@ -193,7 +194,10 @@ def _reading(report: Report, rows: Sequence[Summary]) -> list[str]:
         " look at what it missed, and the other way round.",
         "- A turn is a change of direction: up after down or down after up.",
         '- "all widths": the router may choose narrower widths, which bridge a burst until pods are'
-        " there, at the accuracy that the table shows; without it every request gets the widest.",
+        " there, at the accuracy that the table shows; without it every request gets the widest."
+        " Accuracies and FLOPs of the widths are assumed, not measured: "
+        + ", ".join(f"{w.accuracy:g} and {w.flops_ratio:g} at width {w.ratio:g}" for w in WIDTHS)
+        + ".",
     ]
     for name, record in report.enough.items():
         ours = next((r for r in rows if r.scenario == name and r.scaler == OURS), None)

@@ -12,7 +12,16 @@ from slimscale.scaling.sizing import BatchServer, pod_capacity
 from slimscale.simulate.serving.arrivals import Arrivals, denser
 from slimscale.simulate.serving.service import SimPool, SimService
 
-__all__ = ["SLO_SECONDS", "TRACES", "WIDEST", "Scenario", "Trace", "pod_rows", "read_trace"]
+__all__ = [
+    "SLO_SECONDS",
+    "TRACES",
+    "WIDEST",
+    "WIDTHS",
+    "Scenario",
+    "Trace",
+    "pod_rows",
+    "read_trace",
+]
 
 SLO_SECONDS = 1.0
 DEADLINE_SECONDS = 4.0
