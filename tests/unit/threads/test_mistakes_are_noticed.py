@@ -78,6 +78,11 @@ def test_a_refuted_bottleneck_is_not_concluded_again_in_that_load() -> None:
     doubting = verified(replace(raised, regime=Regime(serial_refuted=True)), flat)
     assert believed.regime.serial_seconds is not None
     assert doubting.regime.serial_seconds is None
+    worse = verified(
+        replace(raised, regime=Regime(serial_refuted=True)), window_of(14, 80.0, task_seconds=0.13)
+    )
+    assert worse.target == PodTarget(10)
+    assert worse.regime.serial_seconds is None
 
 
 @pytest.mark.parametrize(
@@ -106,8 +111,8 @@ def test_after_a_raise_past_a_cliff_the_next_load_is_raised_in_two_steps() -> No
     assert before_cliff(stood, 40) == MAX_THREADS
 
 
-def test_a_cliff_between_one_thread_and_two_binds_no_other_load() -> None:
-    light = Memo(refusal=Refusal(1, 2))
+def test_a_cliff_among_a_few_threads_binds_no_other_load() -> None:
+    light = Memo(refusal=Refusal(2, 6))
     assert before_cliff(light, 1) == MAX_THREADS
 
 
