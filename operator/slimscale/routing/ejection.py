@@ -144,9 +144,17 @@ class OutlierEjection:
             or record.excess_seconds <= self.rules.slow_seconds
         ):
             return False
-        ratios = sorted(other.ratio for other in self._pods.values() if other.ejected_at is None)
-        median = max(1.0, ratios[(len(ratios) - 1) // 2])
-        return record.ratio > self.rules.slow_ratio * median
+        peers = sorted(
+            other.ratio
+            for other in self._pods.values()
+            if other is not record
+            and other.ejected_at is None
+            and other.answers >= self.rules.answers
+            and not other.failures_in_row
+        )
+        if not peers:  # a pod that answers late is better than those that do not answer
+            return False
+        return record.ratio > self.rules.slow_ratio * max(1.0, peers[(len(peers) - 1) // 2])
 
     def _eject(self, record: _Record, reason: EjectionReason, now: float) -> EjectionReason | None:
         already_out = record.ejected_at is not None

@@ -55,6 +55,20 @@ def test_when_all_pods_are_slow_none_is_to_blame() -> None:
     assert not any(answer(pods, name, latency=2.0) for _ in range(50) for name in NAMES)
 
 
+def test_a_pod_slowed_by_the_work_of_one_that_died_is_kept() -> None:
+    pods = ejection(("a", "b"))
+    for name in "ab":
+        for _ in range(20):
+            answer(pods, name)
+    fail(pods, "a", times=1)
+    assert not any(answer(pods, "b", latency=3.0) for _ in range(50))
+
+
+def test_a_pod_is_not_compared_with_one_that_has_answered_nothing() -> None:
+    pods = ejection(("a", "b"))
+    assert not any(answer(pods, "b", latency=3.0) for _ in range(50))
+
+
 def test_jitter_of_milliseconds_ejects_nobody() -> None:
     pods = ejection()
     assert not any(answer(pods, "a", latency=0.03, expected=0.001) for _ in range(50))
