@@ -135,7 +135,8 @@ def estimate_parameters(
     if window.threads > MAX_THREADS:  # a program that came with more: the curve ends here
         window = replace(window, threads=MAX_THREADS)
     cpu = window.task_cpu_seconds
-    dispatch, dispatch_known = _dispatch(window, notes, cpu=cpu or 0.0)
+    served = _dispatch(window, notes, cpu=cpu or 0.0)
+    dispatch = served.seconds
     if cpu is None and window.cpu_seconds_a_task is not None:
         cpu = max(0.0, window.cpu_seconds_a_task - dispatch)
         notes.append("CPU a task taken from the container's use")
@@ -158,7 +159,7 @@ def estimate_parameters(
     own = max(cpu, 1e-9) + dispatch
     held = dispatch
     dispatch = _uncrowded(dispatch, window, regime)
-    handed_over = _handed_over(window, dispatch)
+    handed_over = max(dispatch, served.alone_seconds)
     alone = window.tasks_per_second if handed_over > INLINE_ABOVE * dispatch else None
     if alone is not None:
         dispatch = handed_over
@@ -181,7 +182,7 @@ def estimate_parameters(
     if contention and regime.serial_seconds is None:
         parameters = _with_contention(parameters, window, regime, notes)
     uncertainty, confidence = _trust(
-        window, min_tasks=min_tasks, complete=dispatch_known and window.task_cpu_seconds is not None
+        window, min_tasks=min_tasks, complete=served.known and window.task_cpu_seconds is not None
     )
     return Estimate(
         parameters=parameters,
@@ -238,11 +239,24 @@ def _uncrowded(dispatch: float, window: WorkloadWindow, regime: Regime) -> float
     return min(dispatch, fewest.dispatch_seconds or dispatch)
 
 
-def _dispatch(window: WorkloadWindow, notes: list[str], *, cpu: float) -> tuple[float, bool]:
+@dataclass(frozen=True, slots=True)
+class _Dispatch:
+    """The dispatcher's holding time as the program serves it, judged by what the window allows."""
+
+    seconds: float
+    """No more than the threads can have paid."""
+    known: bool
+    """The program serves it."""
+    alone_seconds: float = 0.0
+    """What it says a hand-over costs, where its single thread cannot have paid that; 0 elsewhere."""
+
+
+def _dispatch(window: WorkloadWindow, notes: list[str], *, cpu: float) -> _Dispatch:
     mean, median = window.dispatch_seconds, window.dispatch_median_seconds
     if mean is None or mean <= 0:
         notes.append(f"no dispatch time served, {_seconds(ASSUMED_DISPATCH_SECONDS)} assumed")
-        return ASSUMED_DISPATCH_SECONDS, False
+        return _Dispatch(ASSUMED_DISPATCH_SECONDS, False)
+    said = median or mean
     if median:
         # A thread that loses its CPU while it dispatches holds it for a time slice: not S.
         mean = min(mean, 3.0 * median)
@@ -254,15 +268,11 @@ def _dispatch(window: WorkloadWindow, notes: list[str], *, cpu: float) -> tuple[
         # The last is a difference of large numbers where tasks are heavy: noise must not make it 0.
         share = window.threads * turn - (1.0 - SHARE_NOISE) * cpu
         mean = min(mean, turn, max(share, 0.0))
-    return max(mean, 1e-7), True
+    return _Dispatch(max(mean, 1e-7), True, said if _alone(window) else 0.0)
 
 
-def _handed_over(window: WorkloadWindow, dispatch: float) -> float:
-    """What the program says a hand-over costs, where its single thread cannot have paid that."""
-    if window.threads > 1 or not window.saturated:
-        return dispatch
-    served = window.dispatch_median_seconds or window.dispatch_seconds
-    return max(dispatch, served or 0.0)
+def _alone(window: WorkloadWindow) -> bool:
+    return window.threads <= 1 and window.saturated
 
 
 def _blocking(
