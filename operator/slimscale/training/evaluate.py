@@ -35,7 +35,7 @@ IntArray = NDArray[np.int64]
 LABEL_COUNTS = (100, 300, 500, 1000, 5000)
 """Workloads with their measured curves; each counts as one label."""
 MODEL_FEATURES = tuple(name for name in TRUNK_FEATURES if "analytic" in name or "plain" in name)
-LOOKS, CASES_FOLLOWED = 6, 150
+LOOKS, CASES_FOLLOWED = 6, 400
 """The first look and one after each of five steps."""
 KEPT = f"chosen after {LOOKS} looks"
 ABLATION_LABELS = 1000
