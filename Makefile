@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 .DEFAULT_GOAL := help
 
 help: ## print the verbs
-	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /  make \1\t/' | expand -t 22
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1\t/' | expand -t 22
 
 $(VENV)/.ready: requirements/dev.txt pyproject.toml
 	python3 -m venv $(VENV)
@@ -40,6 +40,9 @@ fix: $(VENV)/.ready ## format and mend what the linter can
 train: $(VENV)/.train ## simulate loads and train the operator network again (under 30 minutes on 2 cores)
 	$(PY) -m slimscale.training train
 
+train-cnn: $(VENV)/.train ## train the slimmable CNN again and export one graph a width (about 15 minutes)
+	$(PY) -m slimscale.training.slimmable train
+
 bench: $(VENV)/.train ## measure every way to choose threads on simulated loads and write docs/results (about 30 minutes)
 	$(VENV)/bin/slimscale bench threads --out docs/results
 
@@ -49,4 +52,4 @@ clean: ## remove the virtual environment and the test cluster
 	-if [ -x $(PY) ]; then $(PY) -m e2e.cluster down; else echo "no $(VENV): a cluster of this checkout stays; make verify makes it anew, then make clean"; fi
 	rm -rf $(VENV) .bench build dist .mypy_cache .ruff_cache .pytest_cache
 
-.PHONY: help demo test e2e verify generate fix train bench docs clean
+.PHONY: help demo test e2e verify generate fix train bench docs clean train-cnn

@@ -10,9 +10,9 @@ import pytest
 from tests.support.helm import ROOT
 
 PAGE = ROOT / "docs/pitfalls.md"
-GROUPS = {"A": 16, "B": 12, "C": 12, "G": 8, "H": 7}
-"""The last number of each group; numbers that concern other parts are left out."""
-NOT_HERE = {"A5", "A9", "B6", "B7", "C3", "C5", "G5", "G7"}
+GROUPS = {"A": 16, "B": 12, "C": 12, "D": 12, "E": 11, "F": 6, "G": 8, "H": 7}
+"""The last number of each group; D13, keep-alive of gRPC, cannot occur: nothing here speaks it."""
+NOT_HERE = {"A5", "A9", "B6", "B7", "C3", "C5", "D2", "D4", "E3", "E4", "F3", "G5", "G7"}
 OUR_CODE = sorted(
     path for folder in ("operator", "images", "examples") for path in (ROOT / folder).rglob("*.py")
 )
