@@ -11,9 +11,13 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
+from slimscale.act.inference_children import ChildSettings, children_of
+from slimscale.act.inference_pods import Images
 from slimscale.api import sliminference as models
+from slimscale.api.simworkload import SimWorkloadSpec
 from slimscale.api.sliminference_crd import INFERENCE_RULES, sliminference_crd
 from slimscale.api.validation import describe_errors, validate_sliminference
+from slimscale.observe.target import observe_target
 from tests.support.helm import ROOT
 from tests.support.inference_cases import INFERENCE_CASES
 from tests.support.inferences import inference_spec, sliminference
@@ -173,3 +177,21 @@ def test_the_example_is_valid_and_names_the_models_that_ship() -> None:
     card = json.loads((ROOT / "operator/slimscale/weights/fashion/card.json").read_text())
     shipped = {width["model"]: width["accuracy"] for width in card["widths"]}
     assert {width.model: width.accuracy for width in model.widths} == shipped
+
+
+def test_the_example_with_threads_names_the_pool_and_the_server_of_the_other_example() -> None:
+    served = yaml.safe_load((ROOT / "examples/sliminference.yaml").read_text(encoding="utf-8"))
+    text = (ROOT / "examples/sliminference-threads.yaml").read_text(encoding="utf-8")
+    threads = SimWorkloadSpec.model_validate(yaml.safe_load(text)["spec"])
+    served["metadata"] |= {"namespace": "default", "uid": "u"}
+    spec = validate_sliminference(served).spec
+    children = children_of(
+        spec, name=served["metadata"]["name"], namespace="default", uid="u",
+        settings=ChildSettings(Images("data:1", "model:1")),
+    )  # fmt: skip
+    [pool] = [
+        c.body for c in children if (c.plural, c.name) == ("deployments", threads.target_ref.name)
+    ]
+    seen = observe_target(pool, threads)
+    assert (seen.container, seen.native_sidecar) == ("model-server", True)
+    assert seen.template_owner, "so that a rollout is refused"

@@ -1,7 +1,7 @@
 """Bodies of the requests that `apply` and the writers send. Pure: plain JSON in, plain JSON out.
 
 A container is only ever named together with the fields that are ours: CPU and variables. Memory,
-other containers, init containers and finalizers never appear.
+other containers and finalizers never appear.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ def resize_patch(operation: ResizePod) -> Json:
     """Strategic merge patch for pods/resize: CPU of one container, by its name."""
     resources = _cpu(operation.cpu_request_millicores, operation.cpu_limit_millicores)
     container = {"name": operation.container, "resources": resources}
-    return {"metadata": {"uid": operation.uid}, "spec": {"containers": [container]}}
+    return {"metadata": {"uid": operation.uid}, "spec": {_list_of(operation): [container]}}
 
 
 def template_body(operation: PatchTemplate, *, namespace: str) -> Json:
@@ -64,8 +64,13 @@ def template_body(operation: PatchTemplate, *, namespace: str) -> Json:
         "apiVersion": "apps/v1",
         "kind": operation.kind,
         "metadata": {"name": operation.name, "namespace": namespace, "uid": operation.uid},
-        "spec": {"template": {"spec": {"containers": [container]}}},
+        "spec": {"template": {"spec": {_list_of(operation): [container]}}},
     }
+
+
+def _list_of(operation: ResizePod | PatchTemplate) -> str:
+    """Kubernetes takes a native sidecar's CPU where it stands: among the init containers."""
+    return "initContainers" if operation.native_sidecar else "containers"
 
 
 def owner_reference(*, name: str, uid: str) -> Json:

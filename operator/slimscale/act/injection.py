@@ -1,7 +1,8 @@
 """What the creation webhook changes in a pod, as a JSON patch. Pure.
 
-Only the named container is touched; init containers, sidecars and ephemeral containers never. A
-user's own value wins and is reported. Running it twice on one pod changes nothing the second time.
+Only the named container is touched, which may be a native sidecar where a SimWorkload names it;
+other init containers, sidecars and ephemeral containers never. A user's own value wins and is
+reported. Running it twice on one pod changes nothing the second time.
 """
 
 import copy
@@ -27,6 +28,7 @@ from slimscale.api.names import (
     THREADS_FILE_ENV,
 )
 from slimscale.api.quantity import format_millicores, parse_millicores
+from slimscale.domain.containers import is_native_sidecar
 
 __all__ = ["InjectionChoice", "InjectionResult", "inject"]
 
@@ -75,12 +77,12 @@ def inject(
     labels = metadata.get("labels") or {}
     if labels.get(LABEL_INJECT) != "true" or namespace in never_namespaces:
         return InjectionResult()
-    index, warning = _container_index(pod, choice.container if choice else "")
-    if index is None:
+    place, warning = _container_place(pod, choice.container if choice else "")
+    if place is None:
         return InjectionResult(warnings=(warning,))
     spec = copy.deepcopy(pod["spec"])
     annotations = dict(metadata.get("annotations") or {})
-    container = spec["containers"][index]
+    container = spec[place[0]][place[1]]
     warnings: list[str] = []
 
     _add_channel(spec, container, warnings)
@@ -98,22 +100,31 @@ def inject(
             )
         _set_cpu(container, choice)
     return InjectionResult(
-        patch=_operations(pod, spec, annotations, index), warnings=tuple(warnings)
+        patch=_operations(pod, spec, annotations, place), warnings=tuple(warnings)
     )
 
 
-def _container_index(pod: Json, wanted: str) -> tuple[int | None, str]:
-    containers = (pod.get("spec") or {}).get("containers") or []
-    names = [container.get("name", "") for container in containers]
+_Place = tuple[str, int]
+"""List of the pod's spec and index in it."""
+
+
+def _container_place(pod: Json, wanted: str) -> tuple[_Place | None, str]:
+    spec = pod.get("spec") or {}
+    names = [container.get("name", "") for container in spec.get("containers") or []]
+    places: dict[str, _Place] = {
+        container.get("name", ""): ("initContainers", index)
+        for index, container in enumerate(spec.get("initContainers") or [])
+        if is_native_sidecar(container)
+    } | {name: ("containers", index) for index, name in enumerate(names)}
     if wanted:
-        if wanted in names:
-            return names.index(wanted), ""
+        if wanted in places:
+            return places[wanted], ""
         return None, f"slimscale: the pod has no container {wanted}; nothing was added"
     already = ((pod.get("metadata") or {}).get("annotations") or {}).get(ANNOTATION_INJECTED)
-    if already in names:
-        return names.index(already), ""
+    if already in places:
+        return places[already], ""
     if len(names) == 1:
-        return 0, ""
+        return ("containers", 0), ""
     return None, (
         f"slimscale: the pod has {len(names)} containers; name one in the annotation"
         f" {ANNOTATION_INJECTED} or in a SimWorkload's spec.containerName; nothing was added"
@@ -177,14 +188,15 @@ def _set_cpu(container: Json, choice: InjectionChoice) -> None:
     }
 
 
-def _operations(pod: Json, spec: Json, annotations: Json, index: int) -> tuple[Json, ...]:
+def _operations(pod: Json, spec: Json, annotations: Json, place: _Place) -> tuple[Json, ...]:
     operations: list[Json] = []
     if annotations != ((pod.get("metadata") or {}).get("annotations") or {}):
         operations.append({"op": "add", "path": "/metadata/annotations", "value": annotations})
     if spec.get("volumes") != pod["spec"].get("volumes"):
         operations.append({"op": "add", "path": "/spec/volumes", "value": spec["volumes"]})
-    container = spec["containers"][index]
-    if container != pod["spec"]["containers"][index]:
-        path = f"/spec/containers/{index}"
+    part, index = place
+    container = spec[part][index]
+    if container != pod["spec"][part][index]:
+        path = f"/spec/{part}/{index}"
         operations.append({"op": "replace", "path": path, "value": container})
     return tuple(operations)

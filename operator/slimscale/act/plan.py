@@ -56,6 +56,7 @@ def plan(
         limit_range=observation.limit_range,
         room=_room(observation),
         now_seconds=now_seconds,
+        native_sidecar=observation.target.native_sidecar,
     )
     known = known.without_gone({pod.uid for pod in observation.pods})
     # Under LimitsOnly another owner may be no conflict; the decision knows, and may write then.
@@ -107,6 +108,8 @@ def _roll(draft: _Draft, observation: Observation, target: PodTarget, context: S
     if template is None:
         return
     always = context.spec.update_policy.mode is UpdateMode.ROLLOUT
+    if template.template_owner and not always:
+        return  # what stands in the way of the pods is the thing to say
     rolled_out = draft.memo.rollout is not None and template.rollout_in_progress
     if not (always or rolled_out or any(step.blocked for step in draft.steps)):
         return

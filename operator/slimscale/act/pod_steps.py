@@ -50,6 +50,8 @@ class StepContext:
     limit_range: LimitRangeBounds
     room: Room
     now_seconds: float
+    native_sidecar: bool = False
+    """The container is a native sidecar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +312,7 @@ def _resize(
         cpu_limit_millicores=ask.limit if ask.limit != current.limit else None,
         reason=reason,
         reverts=reverts,
+        native_sidecar=context.native_sidecar,
     )
 
 

@@ -51,6 +51,12 @@ def step_rollout(
         entry: what was rolled out last.
         again: whether a target that someone took out of the template may be put back.
     """
+    if template.template_owner:
+        words = (
+            f"the pod template of {template.kind} {template.name} belongs to"
+            f" {template.template_owner}, which would change it back; set updatePolicy.mode InPlace"
+        )
+        return RolloutStep(entry, reason=Reason.TEMPLATE_OWNED, message=words)
     if template.kind not in ROLLED_KINDS:
         words = f"a {template.kind} does not roll out its template; target its owner instead"
         return RolloutStep(entry, reason=Reason.RESIZE_UNSUPPORTED, message=words)
@@ -197,6 +203,7 @@ def _patch(
         cpu_limit_millicores=cpu.limit,
         threads=threads,
         reason=reason,
+        native_sidecar=template.native_sidecar,
     )
 
 

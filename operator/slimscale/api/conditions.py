@@ -70,6 +70,7 @@ class Reason(StrEnum):
     NOT_APPLIED = "NotApplied"
     ROLLING_OUT = "RollingOut"
     ROLLOUT_FAILED = "RolloutFailed"
+    TEMPLATE_OWNED = "TemplateOwned"
     # Applied, of a SlimInference
     CHILDREN_APPLIED = "ChildrenApplied"
     NAME_TAKEN = "NameTaken"

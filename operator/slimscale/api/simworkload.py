@@ -270,7 +270,8 @@ class SimWorkloadSpec(KubeModel):
     target_ref: TargetRef
     container_name: str = Field(
         default="", max_length=63, pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$",
-        description="The container that runs the simulation; may be left out when there is one.",
+        description="The container that runs the simulation; may be left out when there is one."
+        " A native sidecar (an init container with restartPolicy Always) is always named.",
     )  # fmt: skip
     update_policy: UpdatePolicy = UpdatePolicy()
     suspend: bool = Field(default=False, description="Observe and report, but write nothing.")

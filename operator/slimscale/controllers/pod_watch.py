@@ -10,6 +10,7 @@ from slimscale.api.names import GROUP
 from slimscale.controllers.heartbeat import Heartbeat
 from slimscale.controllers.queue import Key
 from slimscale.controllers.watch_loop import WatchRequest, follow
+from slimscale.domain.containers import lasting_containers
 from slimscale.kubeapi.paths import collection
 from slimscale.kubeapi.ports import Json, KubeClient
 
@@ -37,10 +38,11 @@ def fingerprint(pod: Json) -> tuple[Any, ...]:
                 if key.startswith(f"{GROUP}/")
             )
         ),
-        tuple(_resources(entry) for entry in (pod.get("spec") or {}).get("containers") or []),
+        tuple(_resources(entry) for entry in lasting_containers(pod.get("spec") or {})),
         tuple(
             (*_resources(entry), entry.get("restartCount"))
-            for entry in status.get("containerStatuses") or []
+            for part in ("containerStatuses", "initContainerStatuses")
+            for entry in status.get(part) or []
         ),
         tuple(sorted(conditions.items())),
         status.get("resize"),

@@ -92,7 +92,7 @@ class PodObservation:
     spec_resources: ContainerResources
     """Of the named container, from the pod's spec: what was asked for."""
     applied_resources: ContainerResources | None
-    """From status.containerStatuses[].resources: what the kubelet has set. None: not reported."""
+    """From the container's status, `resources`: what the kubelet has set. None: not reported."""
     other_cpu_request_millicores: int
     """Sum over the pod's other containers and sidecars."""
     other_containers_guaranteed: bool
@@ -164,6 +164,11 @@ class TargetObservation:
     rollout_failed: bool = False
     template_managed_fields: tuple[str, ...] = ()
     """Names of other field managers that own the CPU or the variables in the template."""
+    native_sidecar: bool = False
+    """The container is an init container with restartPolicy Always."""
+    template_owner: str = ""
+    """`SlimInference NAME`: the template is written by that one's controller alone. Empty: a
+    user's, which a rollout may change."""
 
 
 @dataclass(frozen=True, slots=True)

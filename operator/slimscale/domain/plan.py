@@ -54,6 +54,8 @@ class ResizePod:
     cpu_limit_millicores: int | None
     reason: str
     reverts: bool = False
+    native_sidecar: bool = False
+    """The container stands among the pod's initContainers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class PatchTemplate:
     cpu_limit_millicores: int | None
     threads: int
     reason: str
+    native_sidecar: bool = False
 
 
 Operation = SetThreads | ResizePod | PatchTemplate

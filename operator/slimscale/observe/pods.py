@@ -11,6 +11,7 @@ from slimscale.api.names import (
     PODINFO_VOLUME,
 )
 from slimscale.api.simworkload import MAX_THREADS
+from slimscale.domain.containers import container_named, lasting_containers
 from slimscale.domain.observation import (
     ContainerResources,
     PodObservation,
@@ -37,21 +38,19 @@ def parse_time(text: Any) -> float | None:
 
 
 def observe_pod(pod: Json, *, container: str) -> PodObservation:
-    """container is the resolved name; samples are joined by the observer."""
+    """container is the resolved name, of an app container or a native sidecar; samples are joined
+    by the observer."""
     metadata: Json = pod.get("metadata") or {}
     spec: Json = pod.get("spec") or {}
     status: Json = pod.get("status") or {}
     annotations: Mapping[str, Any] = metadata.get("annotations") or {}
-    named = _by_name(spec.get("containers"), container)
-    named_status = _by_name(status.get("containerStatuses"), container)
-    others = [
-        other
-        for other in [
-            *(spec.get("containers") or []),
-            *(i for i in spec.get("initContainers") or [] if i.get("restartPolicy") == "Always"),
-        ]
-        if other.get("name") != container
-    ]
+    lasting = lasting_containers(spec)
+    named = container_named(lasting, container)
+    named_status = container_named(
+        [*(status.get("containerStatuses") or []), *(status.get("initContainerStatuses") or [])],
+        container,
+    )
+    others = [other for other in lasting if other.get("name") != container]
     reported = named_status.get("resources")
     return PodObservation(
         name=str(metadata.get("name", "")),
@@ -79,13 +78,6 @@ def observe_pod(pod: Json, *, container: str) -> PodObservation:
         has_live_channel=_has_live_channel(spec, named),
         kept_env=_kept_env(annotations, container),
     )
-
-
-def _by_name(entries: Any, name: str) -> Json:
-    for entry in entries or []:
-        if isinstance(entry, dict) and entry.get("name") == name:
-            return entry
-    return {}
 
 
 def _condition(status: Json, kind: str) -> Json:

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from slimscale.api.conditions import Reason
-from slimscale.api.names import FIELD_MANAGER
+from slimscale.api.names import FIELD_MANAGER, GROUP, SLIMINFERENCE_KIND
 from slimscale.api.simworkload import SimWorkloadSpec, TargetRef
+from slimscale.domain.containers import is_native_sidecar, lasting_containers
 from slimscale.domain.observation import TargetObservation
 from slimscale.kubeapi.ports import Json
 from slimscale.observe.resources import container_resources
@@ -55,7 +56,8 @@ def observe_target(workload: Json, spec: SimWorkloadSpec) -> TargetObservation:
             f"{spec.target_ref.kind} {spec.target_ref.name} selects no labels; every pod of the"
             " namespace would match",
         )
-    container = _resolve_container(template, spec)
+    owner = _template_owner(metadata)
+    container = _resolve_container(template, spec, owner)
     in_progress, failed = rollout_state(spec.target_ref.kind, workload)
     return TargetObservation(
         kind=spec.target_ref.kind,
@@ -73,6 +75,8 @@ def observe_target(workload: Json, spec: SimWorkloadSpec) -> TargetObservation:
         template_managed_fields=other_managers(
             metadata.get("managedFields") or [], str(container["name"]), spec.threads.env
         ),
+        native_sidecar=is_native_sidecar(container),
+        template_owner=owner,
     )
 
 
@@ -95,12 +99,25 @@ def selector_text(selector: Json) -> str:
     return ",".join(terms)
 
 
-def _resolve_container(template: Json, spec: SimWorkloadSpec) -> Json:
-    containers: list[Json] = (template.get("spec") or {}).get("containers") or []
+def _template_owner(metadata: Json) -> str:
+    """The SlimInference whose child this is: its controller changes everything else back."""
+    for owner in metadata.get("ownerReferences") or []:
+        group = str(owner.get("apiVersion", "")).partition("/")[0]
+        if owner.get("kind") == SLIMINFERENCE_KIND and group == GROUP:
+            return f"{SLIMINFERENCE_KIND} {owner.get('name', '')}"
+    return ""
+
+
+def _resolve_container(template: Json, spec: SimWorkloadSpec, owner: str) -> Json:
+    pod: Json = template.get("spec") or {}
+    only: list[Json] = pod.get("containers") or []
+    containers = lasting_containers(pod)
     names = [str(container.get("name", "")) for container in containers]
     wanted = spec.container_name
-    if not wanted and len(containers) == 1:
-        return containers[0]
+    # A mesh puts sidecars into pods with one container, which is meant all the same; in a pod of
+    # a SlimInference it is the sidecar that computes.
+    if not wanted and len(only) == 1 and not owner:
+        return only[0]
     if not wanted:
         annotations = (template.get("metadata") or {}).get("annotations") or {}
         wanted = str(annotations.get(_DEFAULT_CONTAINER, ""))
@@ -191,10 +208,12 @@ def other_managers(
         manager = str(entry.get("manager", ""))
         if manager == FIELD_MANAGER or entry.get("subresource"):
             continue
-        fields = _walk(
-            entry.get("fieldsV1") or {},
-            ("f:spec", "f:template", "f:spec", "f:containers", f'k:{{"name":"{container}"}}'),
-        )
+        template = _walk(entry.get("fieldsV1") or {}, ("f:spec", "f:template", "f:spec"))
+        key = f'k:{{"name":"{container}"}}'
+        fields = {
+            **_walk(template, ("f:containers", key)),
+            **_walk(template, ("f:initContainers", key)),
+        }
         resources = fields.get("f:resources") or {}
         owns_cpu = any(
             "f:cpu" in (resources.get(part) or {}) for part in ("f:requests", "f:limits")
