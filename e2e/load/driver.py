@@ -26,8 +26,6 @@ CONNECT_AGAIN_SECONDS = 0.05
 FLUSH_SECONDS = 1.0
 ABSOLUTE_TOLERANCE, RELATIVE_TOLERANCE = 2e-3, 2e-3
 """One row's logits differ a little with the batch it was in; other rows and widths differ far more."""
-JSON_EVERY = 4
-"""Every so many requests one is JSON, the others carry binary tensors."""
 REFUSED = (429, 503)
 
 
@@ -38,13 +36,14 @@ class Payloads:
         self._plan = plan
         self._inputs = [base64.b64decode(one["row"]) for one in plan["inputs"]]
         self._logits: list[dict[str, list[float]]] = [one["logits"] for one in plan["inputs"]]
-        self._shape: list[int] = plan["shape"]
 
     def request(self, number: int, *, left_seconds: float) -> bytes:
         plan = self._plan
-        raw = self._inputs[self._place(number)]
-        binary = number % JSON_EVERY != 0
-        tensor: dict[str, Any] = {"name": plan["input"], "datatype": "FP32", "shape": self._shape}
+        places = self._places(number)
+        raw = b"".join(self._inputs[place] for place in places)
+        binary = number % plan["json_every"] != 0
+        shape = [len(places), *plan["row_shape"]]
+        tensor: dict[str, Any] = {"name": plan["input"], "datatype": "FP32", "shape": shape}
         output: dict[str, Any] = {"name": plan["output"]}
         if binary:
             tensor["parameters"] = {"binary_data_size": len(raw)}
@@ -81,7 +80,8 @@ class Payloads:
             else:
                 values = answer["outputs"][0]["data"]
             model = headers.get(b"slimscale-model", b"").decode()
-            expected = self._logits[self._place(number)][model]
+            rows = (self._logits[place][model] for place in self._places(number))
+            expected = [value for row in rows for value in row]
         except (ValueError, KeyError, IndexError, TypeError, struct.error) as error:
             return f"{type(error).__name__}: {error}"
         if len(values) != len(expected):
@@ -91,9 +91,9 @@ class Payloads:
                 return f"logit {value}, expected {wanted}"
         return ""
 
-    def _place(self, number: int) -> int:
-        """Neighbours in a batch carry unlike rows."""
-        return number % len(self._inputs)
+    def _places(self, number: int) -> list[int]:
+        """Of its rows among the inputs. Neighbours in a batch carry unlike rows."""
+        return [(number + row) % len(self._inputs) for row in range(self._plan["rows"])]
 
 
 class Sent:

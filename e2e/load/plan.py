@@ -13,7 +13,7 @@ from e2e.paths import ROOT
 __all__ = ["WEIGHTS", "make_plan", "steady"]
 
 WEIGHTS = ROOT / "operator/slimscale/weights/fashion"
-SHAPE = (1, 1, 28, 28)
+ROW_SHAPE = (1, 28, 28)
 INPUTS = 32
 _SEED = 2026
 
@@ -24,10 +24,14 @@ def make_plan(
     *,
     host: str = "fashion",
     model: str = "fashion",
+    rows: int = 1,
+    json_every: int = 4,
     deadline_seconds: float = 15.0,
     resend_cut: bool = False,
 ) -> dict[str, Any]:
-    """For `driver.py`. `arrivals`: seconds from the start, ascending. `name` begins each request's id."""
+    """For `driver.py`. `arrivals`: seconds from the start, ascending. `name` begins each request's id.
+    `rows` of each request; one request in `json_every` is JSON, the others carry binary tensors.
+    """
     return {
         "name": name,
         "host": host,
@@ -37,7 +41,9 @@ def make_plan(
         "resend_cut": resend_cut,
         "input": "image",
         "output": "logits",
-        "shape": list(SHAPE),
+        "row_shape": list(ROW_SHAPE),
+        "rows": rows,
+        "json_every": json_every,
         "inputs": [
             {"row": base64.b64encode(row.astype("<f4").tobytes()).decode(), "logits": logits}
             for row, logits in _known_answers()
@@ -51,7 +57,7 @@ def steady(rate: float, seconds: float) -> list[float]:
     return [number / rate for number in range(round(rate * seconds))]
 
 
-def rows() -> list[NDArray[np.float32]]:
+def _inputs() -> list[NDArray[np.float32]]:
     """Blobs on black, as clothes are: unlike each other, the same in every run."""
     rng = np.random.default_rng(_SEED)
     x, y = np.meshgrid(np.arange(28), np.arange(28))
@@ -62,7 +68,7 @@ def rows() -> list[NDArray[np.float32]]:
             centre, radius = rng.uniform(5, 23, 2), rng.uniform(2, 7)
             inside = (x - centre[0]) ** 2 + (y - centre[1]) ** 2 < radius**2
             image = np.maximum(image, rng.uniform(0.3, 1.0) * inside)
-        found.append(image.astype(np.float32).reshape(SHAPE))
+        found.append(image.astype(np.float32).reshape(1, *ROW_SHAPE))
     return found
 
 
@@ -72,7 +78,7 @@ def _known_answers() -> list[tuple[NDArray[np.float32], dict[str, list[float]]]]
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    inputs = rows()
+    inputs = _inputs()
     by_row: list[dict[str, list[float]]] = [{} for _ in inputs]
     for path in sorted(WEIGHTS.glob("*/model.onnx")):
         session = onnxruntime.InferenceSession(
