@@ -10,7 +10,8 @@ from e2e.simworkloads import PodView
 
 def kill_container(pod: PodView, container: str) -> None:
     """SIGKILL to everything in a container, past the kubelet and without a grace period."""
-    statuses = pod.raw["status"]["containerStatuses"]
+    status = pod.raw["status"]
+    statuses = status["containerStatuses"] + status.get("initContainerStatuses", [])
     full = next(s["containerID"] for s in statuses if s["name"] == container)
     identity = full.removeprefix("containerd://")
     node = pod.raw["spec"]["nodeName"]
