@@ -1,4 +1,4 @@
-# Ten verbs; each calls one command. `make` alone prints this list.
+# Each verb calls one command. `make` alone prints this list.
 SHELL := bash
 VENV ?= .venv
 PY := $(VENV)/bin/python
@@ -20,6 +20,9 @@ $(VENV)/.train: $(VENV)/.ready requirements/train.txt
 
 demo: $(VENV)/.ready ## a cluster, the operator, a simulation that gets faster: one command
 	$(PY) -m e2e.demo
+
+demo-inference: $(VENV)/.ready ## a slimmable CNN served under recorded traffic, a pod killed on the way, nothing lost
+	$(PY) -m e2e.demo_inference
 
 test: $(VENV)/.train ## unit, property, component and contract tests
 	$(PY) -m pytest tests
@@ -52,4 +55,4 @@ clean: ## remove the virtual environment and the test cluster
 	-if [ -x $(PY) ]; then $(PY) -m e2e.cluster down; else echo "no $(VENV): a cluster of this checkout stays; make verify makes it anew, then make clean"; fi
 	rm -rf $(VENV) .bench build dist .mypy_cache .ruff_cache .pytest_cache
 
-.PHONY: help demo test e2e verify generate fix train bench docs clean train-cnn
+.PHONY: help demo demo-inference test e2e verify generate fix train bench docs clean train-cnn
