@@ -16,3 +16,13 @@ pin dataplane router sidecar
 pin modelserver modelserver
 pin clients clients
 uv pip compile "${flags[@]}" -o requirements/build.txt - <<<'hatchling>=1.27'
+
+# What the serving benchmark compares with: an environment each.
+pin_peer() { # name requirements...
+  local name=$1; shift
+  printf '%s\n' "$@" | uv pip compile "${flags[@]}" -o "operator/slimscale/bench/serving/peers/$name.txt" -
+}
+pin_peer litserve litserve==0.2.19 onnxruntime==1.32.0 numpy
+pin_peer bentoml bentoml==1.4.40 onnxruntime==1.32.0 numpy
+pin_peer ray 'ray[serve]==2.60.0' onnxruntime==1.32.0 numpy
+pin_peer mlperf mlcommons-loadgen==6.0.17 numpy
