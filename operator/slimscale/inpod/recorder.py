@@ -52,10 +52,10 @@ class Accumulator:
         self.cpu_seconds = 0.0
         self.runqueue_seconds = 0.0
 
-    def task(self, seconds: float) -> None:
-        """One task of this wall time."""
-        self.task_counts[bisect_left(BUCKET_BOUNDS_SECONDS, seconds)] += 1
-        self.task_seconds += seconds
+    def task(self, seconds: float, weight: int = 1) -> None:
+        """One task of this wall time that stands for `weight` of them."""
+        self.task_counts[bisect_left(BUCKET_BOUNDS_SECONDS, seconds)] += weight
+        self.task_seconds += seconds * weight
 
     def dispatch(self, seconds: float, weight: int = 1) -> None:
         """One hand-over that stands for `weight` of them."""

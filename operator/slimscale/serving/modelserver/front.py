@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,12 @@ from pydantic_core import from_json
 
 from slimscale.serving.headers import COMPUTE_MILLISECONDS, INFERENCE_HEADER_LENGTH
 from slimscale.serving.http.messages import Request, Response
+from slimscale.serving.modelserver.instances import Batch, Model
 from slimscale.serving.modelserver.metrics import ModelServerMetrics
 from slimscale.serving.modelserver.repository import MOST_INSTANCES, Repository
 from slimscale.serving.modelserver.runtime import ModelFault
 from slimscale.serving.protocol.errors import InvalidRequest, error_response
+from slimscale.serving.protocol.metadata import ModelMetadata
 from slimscale.serving.protocol.paths import Endpoint, Resource, parse_path
 from slimscale.serving.protocol.requests import InferRequest, parse_request
 from slimscale.serving.protocol.responses import encode_response, json_response, select_outputs
@@ -47,29 +50,32 @@ class Front:
         self.rows_inside = 0
         """Rows waiting or running."""
 
-    async def handle(self, request: Request) -> Response:
+    def handle(self, request: Request) -> Response | Coroutine[Any, Any, Response]:
+        """A short batch is answered within this call; all else in a task."""
         if request.path == "/device":
             return json_response(self._device())
         endpoint = parse_path(request.path)
         if endpoint is None:
             return error_response(404, f"no such path: {request.path[:200]}")
-        if request.method != endpoint.method and not (
-            request.method == b"HEAD" and endpoint.method == b"GET"
-        ):
-            return error_response(
-                405,
-                f"{endpoint.method.decode()} is the method of this path",
-                headers=((b"allow", endpoint.method),),
-            )
-        if endpoint.version not in ("", _VERSION):
-            return error_response(404, f"version {endpoint.version[:20]!r}; there is only 1")
+        misfit = _misfit(endpoint, request)
+        if misfit is not None:
+            return misfit
+        if endpoint.resource is not Resource.INFER:
+            return self._guarded(endpoint, self._answer(endpoint, request))
         try:
-            return await self._answer(endpoint, request)
-        except InvalidRequest as error:
-            response = error_response(error.status, str(error))
-        except ModelFault as error:
-            again = _RETRY_SECONDS if error.status == 503 else None
-            response = error_response(error.status, str(error), retry_after_seconds=again)
+            return self._infer(endpoint, request)
+        except (InvalidRequest, ModelFault) as error:
+            return self._fault(endpoint, error)
+
+    async def _guarded(self, endpoint: Endpoint, answer: Coroutine[Any, Any, Response]) -> Response:
+        try:
+            return await answer
+        except (InvalidRequest, ModelFault) as error:
+            return self._fault(endpoint, error)
+
+    def _fault(self, endpoint: Endpoint, error: InvalidRequest | ModelFault) -> Response:
+        again = _RETRY_SECONDS if isinstance(error, ModelFault) and error.status == 503 else None
+        response = error_response(error.status, str(error), retry_after_seconds=again)
         if endpoint.resource is Resource.INFER:
             # A name that clients made up becomes no label.
             known = endpoint.model if endpoint.model in self._repository.models else "unknown"
@@ -78,8 +84,6 @@ class Front:
 
     async def _answer(self, endpoint: Endpoint, request: Request) -> Response:
         match endpoint.resource:
-            case Resource.INFER:
-                return await self._infer(endpoint.model, request)
             case Resource.LIVE:
                 return _health(self._live())
             case Resource.READY:
@@ -118,41 +122,53 @@ class Front:
             return {"name": model.name, "ready": True}
         return model.metadata.as_json()
 
-    async def _infer(self, name: str, request: Request) -> Response:
-        began = time.perf_counter()
-        model = self._repository.model(name)
+    # ---- inference
+
+    def _infer(
+        self, endpoint: Endpoint, request: Request
+    ) -> Response | Coroutine[Any, Any, Response]:
+        model = self._repository.model(endpoint.model)
         if not model.instances or model.metadata is None:
             raise model.not_loaded()
-        metadata = model.metadata
-        names = [spec.name for spec in metadata.outputs]
-
-        def parse() -> InferRequest:
-            return parse_request(request.headers, request.body, expected=metadata.inputs)
-
-        if INFERENCE_HEADER_LENGTH in request.headers or len(request.body) <= _INLINE_BYTES:
-            asked = parse()
-        else:
-            asked = await asyncio.get_running_loop().run_in_executor(None, parse)
-        wishes = select_outputs(asked, names)
-        handed = time.perf_counter() - began
-        self.rows_inside += asked.rows
-        try:
-            batch = await model.infer(asked.inputs)
-        finally:
-            self.rows_inside -= asked.rows
         began = time.perf_counter()
-        self._metrics.ran(
-            name, rows=asked.rows, seconds=batch.seconds, threads=self._repository.threads
-        )
+        if INFERENCE_HEADER_LENGTH not in request.headers and len(request.body) > _INLINE_BYTES:
+            return self._guarded(endpoint, self._infer_large(model, model.metadata, request))
+        job = _read(model.metadata, request)
+        handed = time.perf_counter() - began
+        batch = model.infer_at_once(job.asked.inputs)
+        if batch is None:
+            return self._guarded(endpoint, self._infer_later(model, job, handed))
+        return self._answered(model.name, job, batch, handed)
+
+    async def _infer_large(
+        self, model: Model, metadata: ModelMetadata, request: Request
+    ) -> Response:
+        began = time.perf_counter()
+        loop = asyncio.get_running_loop()
+        job = await loop.run_in_executor(None, _read, metadata, request)
+        return await self._infer_later(model, job, time.perf_counter() - began)
+
+    async def _infer_later(self, model: Model, job: "_Job", handed: float) -> Response:
+        self.rows_inside += job.asked.rows
+        try:
+            batch = await model.infer(job.asked.inputs)
+        finally:
+            self.rows_inside -= job.asked.rows
+        return self._answered(model.name, job, batch, handed)
+
+    def _answered(self, name: str, job: "_Job", batch: Batch, handed: float) -> Response:
+        """`handed`: seconds that reading the request took."""
+        began = time.perf_counter()
+        rows = job.asked.rows
         self._count_nonfinite(name, batch.outputs)
         response = encode_response(
             model=name,
-            outputs=[(batch.outputs[place], binary) for place, binary in wishes],
-            request_id=asked.id,
+            outputs=[(batch.outputs[place], binary) for place, binary in job.wishes],
+            request_id=job.asked.id,
             headers=((COMPUTE_MILLISECONDS, b"%.3f" % (1e3 * batch.seconds)),),
         )
-        self._metrics.requests.labels(name, "200").inc()
-        self._metrics.recorder.dispatch((handed + time.perf_counter() - began) / asked.rows)
+        self._metrics.ran(name, rows=rows, seconds=batch.seconds, threads=self._repository.threads)
+        self._metrics.recorder.dispatch((handed + time.perf_counter() - began) / rows)
         return response
 
     def _count_nonfinite(self, name: str, outputs: list[Tensor]) -> None:
@@ -163,6 +179,33 @@ class Front:
             if array.dtype.kind == "f" and not np.isfinite(array).all():
                 rows = ~np.isfinite(array.reshape(len(array), -1)).all(axis=1)
                 self._metrics.nonfinite_rows.labels(name).inc(int(rows.sum()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What a client asks for; `wishes`: outputs by their place, and whether as binary."""
+
+    asked: InferRequest
+    wishes: list[tuple[int, bool]]
+
+
+def _read(metadata: ModelMetadata, request: Request) -> _Job:
+    asked = parse_request(request.headers, request.body, expected=metadata.inputs)
+    return _Job(asked, select_outputs(asked, [spec.name for spec in metadata.outputs]))
+
+
+def _misfit(endpoint: Endpoint, request: Request) -> Response | None:
+    if request.method != endpoint.method and not (
+        request.method == b"HEAD" and endpoint.method == b"GET"
+    ):
+        return error_response(
+            405,
+            f"{endpoint.method.decode()} is the method of this path",
+            headers=((b"allow", endpoint.method),),
+        )
+    if endpoint.version not in ("", _VERSION):
+        return error_response(404, f"version {endpoint.version[:20]!r}; there is only 1")
+    return None
 
 
 def _health(problem: str | None) -> Response:

@@ -1,4 +1,4 @@
-"""The instances of one model: each runs one batch at a time in a thread of its own."""
+"""The instances of one model: each runs one batch at a time, in a thread of its own or on the loop."""
 
 import asyncio
 import time
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from slimscale.serving.modelserver.inline import Inline, ShortRuns
 from slimscale.serving.modelserver.runtime import ModelFault, Opened, run_rows
 from slimscale.serving.protocol.metadata import ModelMetadata
 from slimscale.serving.protocol.tensors import Tensor
@@ -33,13 +34,16 @@ class Instance:
         self.threads = threads
         self.retired = False
         """True: not used again after the batch that it may be running."""
+        self.runs = ShortRuns()
         self.executor = ThreadPoolExecutor(1, thread_name_prefix=opened.metadata.name)
 
     def run(self, inputs: Sequence[Tensor]) -> Batch:
-        """In this instance's thread."""
+        """In this instance's thread, or on the loop; never both at a time."""
         began = time.perf_counter()
         outputs = run_rows(self.opened, inputs)
-        return Batch(outputs, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        self.runs.took(inputs[0].array.shape[0], seconds)
+        return Batch(outputs, seconds)
 
     def close(self) -> None:
         self.retired = True
@@ -49,8 +53,9 @@ class Instance:
 class Model:
     """Instances of one model, idle and busy. Used from the event loop alone."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, inline: Inline) -> None:
         self.name = name
+        self._inline = inline
         self.metadata: ModelMetadata | None = None
         self.instances: list[Instance] = []
         """Loaded and warm; retired ones are not among them."""
@@ -98,11 +103,36 @@ class Model:
         Raises:
             ModelFault: not loaded (503), too many wait (503), or the run failed (500).
         """
-        instance = await self._acquire()
+        self._inline.enter(now=time.monotonic())
+        try:
+            instance = await self._acquire()
+        except BaseException:
+            self._inline.leave()
+            raise
         loop = asyncio.get_running_loop()
         work = loop.run_in_executor(instance.executor, instance.run, inputs)
-        work.add_done_callback(lambda _: self._free(instance))
+        work.add_done_callback(lambda _: self._ended(instance))
         return await asyncio.shield(work)
+
+    def infer_at_once(self, inputs: Sequence[Tensor]) -> Batch | None:
+        """Run a short batch here and now, on the event loop; None: it needs `infer`.
+
+        Not on a GPU: a driver that hangs must not take the probes with it.
+
+        Raises:
+            ModelFault: the run failed (500).
+        """
+        if not self._idle or len(self.instances) > 1:
+            return None
+        instance = self._idle[0]
+        expected = instance.runs.expected(inputs[0].array.shape[0])
+        if instance.opened.on_gpu or not self._inline.allows(expected, now=time.monotonic()):
+            return None
+        return instance.run(inputs)
+
+    def _ended(self, instance: Instance) -> None:
+        self._inline.leave()
+        self._free(instance)
 
     def not_loaded(self) -> ModelFault:
         return ModelFault(

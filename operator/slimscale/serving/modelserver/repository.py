@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import monotonic
 
+from slimscale.serving.modelserver.inline import Inline
 from slimscale.serving.modelserver.instances import Instance, Model
 from slimscale.serving.modelserver.metrics import ModelServerMetrics
 from slimscale.serving.modelserver.runtime import ModelFault, open_model, warm
@@ -30,6 +31,7 @@ class Repository:
         self.models: dict[str, Model] = {}
         self.threads = threads
         """Of each session, as last applied."""
+        self._inline = Inline()
         self._metrics = metrics
         self._names: frozenset[str] = frozenset()
         self._directory = Path("/models")
@@ -43,7 +45,7 @@ class Repository:
         self._warm_rows = sorted(set(warm_rows))
         self._names = frozenset(names)
         for name in names:
-            self.models.setdefault(name, Model(name))
+            self.models.setdefault(name, Model(name, self._inline))
         for name in set(self.models) - self._names:
             if not self.models[name].instances:
                 del self.models[name]
