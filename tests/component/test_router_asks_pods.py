@@ -1,9 +1,11 @@
 """Pods that serve nobody are asked how they are; those that answer requests say it by themselves."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from slimscale.serving.router.state import RouterState
 from tests.support.fake_sidecar import body_of, fake_sidecar
 from tests.support.routers import running_router, until
 from tests.support.routing_cases import telemetry
@@ -62,3 +64,42 @@ async def test_a_pod_that_cannot_be_asked_is_ejected_without_costing_a_request(
             metrics = await router.metrics()
     assert metrics["slimscale_router_ejected_pods"] == 1
     assert "slimscale_router_retries_total" not in "".join(metrics)
+
+
+async def test_a_pod_that_is_not_ready_is_asked_too_and_its_silence_costs_it_nothing(
+    tmp_path: Path,
+) -> None:
+    """One that has lost its GPU says so there; one that starts has no port yet."""
+    async with fake_sidecar("a") as lost, fake_sidecar("b") as starts:
+        lost.telemetry = replace(telemetry(), device_lost=True)
+        async with running_router(
+            tmp_path, telemetryPollSeconds=0.05, ejectAfterFailures=1
+        ) as router:
+            await starts.kill()
+            router.router.set_endpoints(
+                {one.name: replace(one.endpoint(), ready=False) for one in (lost, starts)}
+            )
+            await until(lambda: lost.polls >= 3)
+            state = await router.state()
+            [told, silent] = state.pods
+            assert told.telemetry is not None
+            assert told.telemetry.device_lost
+            assert (silent.telemetry, silent.ejected) == (None, False)
+            router.set_pods(lost)
+            polls = lost.polls
+            await until(lambda: lost.polls > polls)
+
+
+async def test_the_state_tells_the_percentile_that_was_asked_for(tmp_path: Path) -> None:
+    async with fake_sidecar("a") as pod, running_router(tmp_path, pod) as router:
+        assert (await router.state()).demand.latency_seconds is None
+        for number in range(5):
+            await router.infer(body_of(number))
+        asked = await router.status("/state?percentile=99.9")
+        demand = RouterState.model_validate_json(asked.body).demand
+        assert demand.latency_percentile == 99.9
+        assert 0.0 < (demand.latency_seconds or 0.0) < 60.0
+        for wrong in ("49", "100", "x", "nan"):
+            refused = await router.status(f"/state?percentile={wrong}")
+            assert refused.status == 400
+            assert b"percentile: send percent from 50" in refused.body or wrong == "x"

@@ -282,8 +282,27 @@ def busy(rows: float) -> RouterReport:
         router="r", pods=(TelemetryOfPod("fashion-1", telemetry, 0.1),),
         stable_rows_per_second=rows, panic_rows_per_second=rows, requests_per_second=rows,
         rejected_rows_per_second=0.0, idle_seconds=0.0, slo_attainment=0.97,
+        latency_seconds=0.2104,
         width_requests_per_second={"fashion-w100": rows},
     )  # fmt: skip
+
+
+async def test_a_pod_whose_gpu_is_lost_is_named_and_replaced() -> None:
+    """F4."""
+    world = World()
+    world.create()
+    await world.reconcile()
+    world.pod("fashion-1", ready=False)
+    lost = PodTelemetry((), 0.0, device="GPU-a", device_lost=True)
+    report = replace(busy(1.0), pods=(TelemetryOfPod("fashion-1", lost, 0.1),))
+    world.routers.reports = (report,)
+    writes = await world.written()
+    assert [c.path for c in writes if c.verb == "delete"] == [f"{PODS}/fashion-1"]
+    status, reason, message = world.condition("PoolsAvailable")
+    assert (status, reason) == ("False", "DeviceLost")
+    assert "fashion-1 its GPU GPU-a" in message
+    [pool] = world.status()["pools"]
+    assert pool["reason"] == "DeviceLost"
 
 
 async def test_load_adds_pods_and_the_status_says_why() -> None:
@@ -302,6 +321,7 @@ async def test_load_adds_pods_and_the_status_says_why() -> None:
     [pool] = world.status()["pools"]
     assert pool["warmWidths"] == [{"model": "fashion-w100", "pods": 1}]
     assert world.status()["slo"]["attainment"] == 0.97
+    assert world.status()["slo"]["latencyMilliseconds"] == 210.0
     shares = {width["model"]: width["share"] for width in world.status()["widths"]}
     assert shares == {"fashion-w025": 0.0, "fashion-w100": 1.0}
     SlimInference.model_validate(world.kube.peek(FASHION))

@@ -136,6 +136,11 @@ INFERENCE_CASES: tuple[SpecCase, ...] = (
         "router-request-above-limit", False, _with(router={"resources": _TWICE}),
         "resources.requests are above resources.limits; lower the request", _RESOURCES,
     ),
+    SpecCase("bursts-never-remembered", True, _with(scaling={"burstMemorySeconds": 0})),
+    SpecCase(
+        "burst-memory-beyond-what-is-kept", False, _with(scaling={"burstMemorySeconds": 3601}),
+        "scaling.burstMemorySeconds",
+    ),
     SpecCase("panic-alone", True, _with(scaling={"panicWindowSeconds": 60}), rule=_PANIC),
     SpecCase(
         "panic-above-stable", False, _with(scaling={"panicWindowSeconds": 61}),

@@ -19,6 +19,7 @@ _PROBLEM_REASONS = {
     "ImagePullFailed": Reason.IMAGE_PULL_FAILED,
     "CrashLoop": Reason.CRASH_LOOP,
     "QuotaExceeded": Reason.QUOTA_EXCEEDED,
+    "DeviceLost": Reason.DEVICE_LOST,
 }
 _SHOWN = 3
 

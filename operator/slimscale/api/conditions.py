@@ -85,3 +85,4 @@ class Reason(StrEnum):
     IMAGE_PULL_FAILED = "ImagePullFailed"
     CRASH_LOOP = "CrashLoop"
     QUOTA_EXCEEDED = "QuotaExceeded"
+    DEVICE_LOST = "DeviceLost"

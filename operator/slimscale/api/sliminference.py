@@ -261,6 +261,11 @@ class Scaling(KubeModel):
         default=180, ge=0, le=86_400,
         description="Replicas fall to the highest need of this window, not to the last one.",
     )  # fmt: skip
+    burst_memory_seconds: int = Field(
+        default=1200, ge=0, le=3600,
+        description="Bursts that have come twice within this time keep the pods that they need;"
+        " 0: never.",
+    )  # fmt: skip
     up_pods: int = Field(
         default=8, ge=1, le=MAX_REPLICAS, description="Most pods of a pool added at once, or:"
     )

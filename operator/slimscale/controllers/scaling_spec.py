@@ -34,6 +34,7 @@ def scaling_spec(spec: SlimInferenceSpec) -> ScalingSpec:
         up_cooldown_seconds=float(scaling.up_cooldown_seconds),
         down_cooldown_seconds=float(scaling.down_cooldown_seconds),
         down_stabilisation_seconds=float(scaling.down_stabilisation_seconds),
+        burst_memory_seconds=float(scaling.burst_memory_seconds),
         up_pods=scaling.up_pods,
         up_factor=1 + scaling.up_percent / 100,
         down_pods=scaling.down_pods,

@@ -39,6 +39,8 @@ class PodTelemetry:
     power_watts: float | None = None
     device: str | None = None
     """UUID of the GPU; pods that share one report the same."""
+    device_lost: bool = False
+    """Its GPU can't be reached any more: nothing runs here, and nothing will."""
 
     @property
     def queued_rows(self) -> int:

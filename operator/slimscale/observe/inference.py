@@ -13,7 +13,7 @@ from slimscale.domain.inference import (
     RouterReport,
     TelemetryOfPod,
 )
-from slimscale.domain.scaling import DemandObservation, ScalingObservation
+from slimscale.domain.scaling import DemandObservation, PoolObservation, ScalingObservation
 from slimscale.exceptions import SlimError
 from slimscale.kubeapi.paths import collection
 from slimscale.kubeapi.ports import Json, KubeClient
@@ -122,7 +122,7 @@ class InferenceObserver:
             pods=tuple(pods),
             scaling=ScalingObservation(now, demand, pools),
             reports=reports,
-            problems=_problems(pods, found),
+            problems=_problems(pods, found, pools),
             monitoring=monitoring,
         )
 
@@ -186,8 +186,23 @@ def _sum(values: Sequence[float | None]) -> float | None:
     return sum(known) if len(known) == len(values) else None
 
 
-def _problems(pods: Sequence[Json], deployments: dict[str, Json | None]) -> tuple[PodProblem, ...]:
+def _problems(
+    pods: Sequence[Json],
+    deployments: dict[str, Json | None],
+    pools: Sequence[PoolObservation],
+) -> tuple[PodProblem, ...]:
     found = [problem for pod in pods if (problem := pod_problem(pod)) is not None]
+    found += [
+        PodProblem(
+            pod.name,
+            pool.name,
+            "DeviceLost",
+            f"its GPU {pod.telemetry.device or ''} can't be reached; the pod is replaced",
+        )
+        for pool in pools
+        for pod in pool.pods
+        if pod.device_lost and not pod.terminating and pod.telemetry is not None
+    ]
     for pool, deployment in deployments.items():
         problem = deployment_problem(deployment, pool) if deployment is not None else None
         if problem is not None:

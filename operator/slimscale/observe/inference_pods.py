@@ -51,15 +51,17 @@ def observe_pool_pod(pod: Json, heard: TelemetryOfPod | None) -> PoolPod:
     ready = conditions.get("Ready") or {}
     scheduled = conditions.get("PodScheduled") or {}
     is_ready = ready.get("status") == "True"
-    since = parse_time(ready.get("lastTransitionTime")) if is_ready else None
+    changed = parse_time(ready.get("lastTransitionTime"))
     common: dict[str, Any] = {}
     if heard is not None:
         common = {"telemetry": heard.telemetry, "telemetry_age_seconds": heard.age_seconds}
+        common["device_lost"] = heard.telemetry.device_lost
     return PoolPod(
         name=_name(pod),
         ready=is_ready,
         created_at_seconds=parse_time(metadata.get("creationTimestamp")) or 0.0,
-        ready_since_seconds=since,
+        ready_since_seconds=changed if is_ready else None,
+        unready_since_seconds=changed if ready.get("status") == "False" else None,
         unschedulable=scheduled.get("status") == "False"
         and scheduled.get("reason") == "Unschedulable",
         terminating="deletionTimestamp" in metadata,

@@ -44,6 +44,7 @@ class _Demand(_Part):
     age_seconds: Positive | None = None
     buffered_rows: int = Field(default=0, ge=0)
     slo_attainment: float | None = Field(default=None, ge=0, le=1)
+    latency_seconds: Positive | None = None
 
 
 class _Pod(_Part):
@@ -88,6 +89,7 @@ def read_report(body: bytes, router: str) -> RouterReport:
         buffered_rows=demand.buffered_rows,
         idle_seconds=idle,
         slo_attainment=demand.slo_attainment,
+        latency_seconds=demand.latency_seconds,
         width_requests_per_second={name: share * rate for name, share in state.width_mix.items()},
     )
 
@@ -117,6 +119,7 @@ class RouterReader:
         """What each of these pods reports; those that do not answer are left out."""
         scaling = spec.scaling
         query = f"stable={scaling.stable_window_seconds}&panic={scaling.panic_window_seconds}"
+        query += f"&percentile={spec.slo.percentile}"
         asked = [
             (str(pod["metadata"]["name"]), address)
             for pod in list(routers)[:_MAX_ROUTERS]

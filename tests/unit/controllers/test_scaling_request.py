@@ -23,7 +23,7 @@ def test_percents_become_shares_and_milliseconds_seconds() -> None:
         slo={"latencyMilliseconds": 40, "percentile": 99},
         scaling={
             "owner": "External", "headroomPercent": 30, "panicThresholdPercent": 150,
-            "upPercent": 50, "downPercent": 10, "scaleToZeroAfterSeconds": 90,
+            "upPercent": 50, "downPercent": 10, "burstMemorySeconds": 0, "scaleToZeroAfterSeconds": 90,
         },
     )  # fmt: skip
     assert given.owner is ScalingOwner.EXTERNAL
@@ -32,6 +32,7 @@ def test_percents_become_shares_and_milliseconds_seconds() -> None:
     assert (given.headroom, given.panic_threshold) == (0.3, 1.5)
     assert (given.up_factor, given.down_factor) == (1.5, 0.1)
     assert given.idle_to_zero_seconds == 90.0
+    assert given.burst_memory_seconds == 0.0
 
 
 def test_pools_come_in_the_order_in_which_they_are_filled() -> None:

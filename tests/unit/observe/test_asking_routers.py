@@ -60,7 +60,7 @@ async def test_each_router_is_asked_for_the_windows_of_the_spec(
 
     found = await ask(monkeypatch, state, router("a"), router("b"), router("c", None))
     assert [report.router for report in found] == ["a", "b"]
-    assert asked == [{"stable": "30", "panic": "6"}] * 2
+    assert asked == [{"stable": "30", "panic": "6", "percentile": "95.0"}] * 2
 
 
 @pytest.mark.parametrize(

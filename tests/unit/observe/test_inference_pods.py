@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from slimscale.domain.inference import TelemetryOfPod
+from slimscale.domain.serving import PodTelemetry
 from slimscale.kubeapi.ports import Json
 from slimscale.observe.inference_pods import (
     deployment_problem,
@@ -54,6 +56,26 @@ def test_a_pod_that_was_never_ready_has_no_time_of_becoming_it() -> None:
     assert seen.telemetry is None
     [seen] = observe_pool("cpu", None, [pod()], telemetry={}, min_replicas=0).pods
     assert (seen.ready_since_seconds or 0) - seen.created_at_seconds == 60
+
+
+def test_a_pod_that_has_lost_readiness_says_since_when() -> None:
+    """It gets its time to come back from then, not from its creation."""
+    [seen] = observe_pool("cpu", None, [pod(ready=False)], telemetry={}, min_replicas=0).pods
+    assert (seen.unready_since_seconds or 0) - seen.created_at_seconds == 60
+    [seen] = observe_pool("cpu", None, [pod()], telemetry={}, min_replicas=0).pods
+    assert seen.unready_since_seconds is None
+    raw = pod()
+    raw["status"]["conditions"] = []
+    [seen] = observe_pool("cpu", None, [raw], telemetry={}, min_replicas=0).pods
+    assert seen.unready_since_seconds is None
+
+
+def test_a_device_that_a_pod_calls_lost_is_lost_however_old_the_word() -> None:
+    told = PodTelemetry(widths=(), backlog_seconds=0.0, device="GPU-a", device_lost=True)
+    heard = {"p": TelemetryOfPod("p", told, 99.0)}
+    pool = observe_pool("cpu", None, [pod(ready=False), pod("q")], telemetry=heard, min_replicas=0)
+    assert [seen.device_lost for seen in pool.pods] == [True, False]
+    assert not pool.starting_pods, "it is no capacity on the way"
 
 
 def test_other_owners_of_the_replicas_are_found() -> None:

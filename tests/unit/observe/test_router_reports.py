@@ -19,6 +19,7 @@ def state(**demand: Any) -> RouterState:
         "stable_requests_per_second": 10, "stable_rows_per_second": 20,
         "panic_rows_per_second": 30, "rejected_rows_per_second": 1, "idle_seconds": None,
         "age_seconds": 99, "buffered_rows": 4, "slo_attainment": 0.9,
+        "latency_seconds": 0.21,
     }  # fmt: skip
     return RouterState(
         router="r-1", service="s", policy="SED", mode="Active", pods_known=True,
@@ -41,7 +42,7 @@ def report(**demand: Any) -> RouterReport:
 def test_a_routers_state_is_read_as_the_router_writes_it() -> None:
     found = report()
     assert (found.stable_rows_per_second, found.panic_rows_per_second) == (20, 30)
-    assert (found.buffered_rows, found.slo_attainment) == (4, 0.9)
+    assert (found.buffered_rows, found.slo_attainment, found.latency_seconds) == (4, 0.9, 0.21)
     assert found.width_requests_per_second == {"m": 10.0}
     [heard] = found.pods
     assert (heard.pod, heard.age_seconds) == ("p-1", 0.5)

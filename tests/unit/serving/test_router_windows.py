@@ -27,12 +27,35 @@ def test_old_seconds_fall_out_of_the_window_and_out_of_memory() -> None:
 
 def test_refusals_and_failures_count_against_the_slo_attainment() -> None:
     demand = Demand(now=0.0)
-    demand.answered("m", within_slo=True, now=1.0)
-    demand.answered("m", within_slo=False, now=1.0)
+    demand.answered("m", within_slo=True, seconds=0.1, now=1.0)
+    demand.answered("m", within_slo=False, seconds=9.0, now=1.0)
     demand.rejected(3, now=1.0)
     demand.failed(now=1.0)
     total = demand.totals(60, now=2.0)
     assert (total.within_slo, total.ended, total.rejected_rows) == (1, 4, 3)
+
+
+def test_a_percentile_of_the_latency_is_the_window_s_and_rounded_up_by_little() -> None:
+    demand = Demand(now=0.0)
+    demand.answered("m", within_slo=True, seconds=50.0, now=1.0)  # before the window
+    for number in range(1, 101):
+        demand.answered("m", within_slo=True, seconds=number / 1000.0, now=100.0)
+    for percentile, seconds in ((50, 0.05), (95, 0.095), (99.99, 0.1)):
+        told = demand.totals(60, now=101.0).latency_seconds(percentile)
+        assert told is not None
+        assert seconds <= told <= 1.1 * seconds
+    assert demand.totals(60, now=1000.0).latency_seconds(95) is None
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1e-9, 1e9, float("nan"), float("inf")])
+def test_no_latency_is_too_odd_to_be_counted_in_bounded_memory(seconds: float) -> None:
+    demand = Demand(now=0.0)
+    for number in range(1000):
+        demand.answered("m", within_slo=True, seconds=seconds * (1 + number), now=1.0)
+    total = demand.totals(60, now=2.0)
+    assert total.latencies.total() == 1000
+    assert len(total.latencies) <= 193
+    assert 0 < (total.latency_seconds(95) or 0) < 2000
 
 
 def test_the_last_arrival_is_unknown_until_there_was_one() -> None:

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from slimscale.domain.serving import PodTelemetry
 from slimscale.serving.protocol import error_response
 from slimscale.serving.sidecar.device import read_device
 from slimscale.serving.sidecar.process import Sidecar
 from slimscale.serving.sidecar.settings import SidecarSettings
+from slimscale.serving.telemetry import decode_telemetry
 from tests.support.fake_model_server import FakeModelServer
 from tests.support.raw_http import RawConnection
 from tests.support.sidecars import Asker, config_document, until, with_sidecar
@@ -66,6 +68,28 @@ async def test_not_ready_while_the_model_server_is_gone_and_again_after_a_probe(
         await server.start()
         await until(lambda: sidecar.ready() is None)
         assert len(server.batches) == before + 1
+
+
+async def test_a_lost_gpu_is_said_in_readiness_and_telemetry_and_clears(tmp_path: Path) -> None:
+    """F4: so that the pod gets no traffic, and is replaced."""
+    server = FakeModelServer("digits-w100")
+    server.device = {"device": "GPU-a", "memory_free_bytes": 7}
+    async with with_sidecar(tmp_path, server) as (sidecar, asker):
+
+        async def told() -> PodTelemetry:
+            return decode_telemetry((await asker.raw(b"GET", "/telemetry")).body)
+
+        assert not (await told()).device_lost
+        server.is_ready, server.device = False, {"device": "GPU-a", "lost": True}
+        await until(lambda: sidecar.ready() == "the device GPU-a is lost")
+        assert await status_of(sidecar, "/readyz") == 503
+        lost = await told()
+        assert (lost.device, lost.device_lost, lost.memory_free_bytes) == ("GPU-a", True, None)
+        server.device = {}  # a new process, which is loading
+        await until(lambda: sidecar.ready() == "the model server is not ready")
+        assert not (await told()).device_lost
+        server.is_ready = True
+        await until(lambda: sidecar.ready() is None)
 
 
 async def test_loading_another_width_leaves_the_pod_ready_and_serving(tmp_path: Path) -> None:

@@ -193,13 +193,16 @@ class Router:
         try:
             stable = float(query.get("stable", ["60"])[0])
             panic = float(query.get("panic", ["6"])[0])
+            percentile = float(query.get("percentile", ["95"])[0])
         except ValueError:
-            stable = panic = -1.0
+            stable = panic = percentile = -1.0
         least, most = _WINDOW_SECONDS
         if not (least <= stable <= most and least <= panic <= most):
             return error_response(400, "stable and panic: send seconds from 1 to 3600")
+        if not 50.0 <= percentile <= 99.99:
+            return error_response(400, "percentile: send percent from 50 to 99.99")
         now = asyncio.get_running_loop().time()
-        state = self.summary.state(now=now, stable=stable, panic=panic)
+        state = self.summary.state(now=now, stable=stable, panic=panic, percentile=percentile)
         return Response(200, state.model_dump_json(by_alias=True).encode(), (JSON_TYPE,))
 
 

@@ -131,7 +131,7 @@ class Outcomes:
         _measure_link(leg.sent, headers, now)
         latency = now - trip.request.received_at
         met = latency <= trip.asked.slo_seconds
-        self._demand.answered(model, within_slo=met, now=now)
+        self._demand.answered(model, within_slo=met, seconds=latency, now=now)
         trip.ended = True
         self._metrics.took(model, latency)
         self._end(trip, met=met)

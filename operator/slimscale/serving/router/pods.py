@@ -230,6 +230,7 @@ class Pods:
             pod = self._by_name.get(name) or Pod(endpoint)
             if endpoint.ready and not pod.endpoint.ready:
                 pod.reached()
+                pod.heard_at = -math.inf  # what it said before it was ready is old: ask at once
             pod.endpoint = endpoint
             self._by_name[name] = pod
         self.ejection.keep(name for name, pod in self._by_name.items() if pod.endpoint.ready)

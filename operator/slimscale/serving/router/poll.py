@@ -1,4 +1,7 @@
-"""Asks pods that have not been heard of for a while how they are: idle ones, new ones, ejected ones."""
+"""Asks pods that have not been heard of for a while how they are: idle ones, new ones, ejected ones.
+
+Pods that are not ready are asked too: one that has lost its GPU says so there, and gets replaced.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -13,7 +16,7 @@ _LONGEST_ANSWER_SECONDS = 1.0
 
 
 class Poller:
-    """`seconds()` is the present interval. A pod that can't be reached counts as failing."""
+    """`seconds()` is the present interval. A ready pod that can't be reached counts as failing."""
 
     def __init__(self, pods: Pods, client: ClientPool, *, seconds: Callable[[], float]) -> None:
         self._pods = pods
@@ -37,7 +40,7 @@ class Poller:
         oldest = loop.time() - self._seconds()
         for pod in self._pods:
             quiet = pod.heard_at < oldest
-            if quiet and pod.endpoint.ready and pod not in self._asking:
+            if quiet and pod not in self._asking:
                 self._asking[pod] = loop.create_task(self._ask(pod))
 
     async def _ask(self, pod: Pod) -> None:
@@ -58,6 +61,9 @@ class Poller:
                 timeout_seconds=max(0.05, min(_LONGEST_ANSWER_SECONDS, self._seconds())),
             )
         except ExchangeFailed as error:
+            if not pod.endpoint.ready:
+                pod.heard_at = loop.time()  # starting or ending: not sooner again than others
+                return
             self._pods.failed(pod, now=loop.time())
             if not error.sent:
                 pod.unreachable(now=loop.time())

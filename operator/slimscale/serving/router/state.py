@@ -1,6 +1,7 @@
 """What a router tells the operator: `GET /state` on its status port, read only.
 
-`?stable=60&panic=6` choose the windows in seconds (1 to 3600); these are the defaults. The operator
+`?stable=60&panic=6` choose the windows in seconds (1 to 3600), `percentile=95` which latency is told
+(50 to 99.99); these are the defaults. The operator
 reads it with `RouterState.model_validate_json`, sums over the routers, and fills
 `domain.scaling.DemandObservation` from `demand` and the pods' telemetry from `pods`.
 
@@ -58,6 +59,9 @@ class DemandState(_State):
     slo_attainment: Share | None = None
     """Share of the stable window's requests that were answered within their SLO; a request that was
     refused or failed was not. null where none ended."""
+    latency_percentile: float = Field(default=95.0, ge=50, le=99.99)
+    latency_seconds: Seconds | None = None
+    """That percentile over the stable window's answers, rounded up by 9 % at most. null: none came."""
 
 
 class PodState(_State):

@@ -42,7 +42,9 @@ class Summary:
         self._buffer = buffer
         self._demand = demand
 
-    def state(self, *, now: float, stable: float, panic: float) -> RouterState:
+    def state(
+        self, *, now: float, stable: float, panic: float, percentile: float = 95.0
+    ) -> RouterState:
         config = self._forwarder.live.config
         pods = [self._pod(pod, now) for pod in self._pods]
         mix = self._demand.totals(stable, now=now).answers_by_model
@@ -54,7 +56,7 @@ class Summary:
             mode=config.mode,
             config_error=self.config_error,
             pods_known=self.pods_known,
-            demand=self._demand_state(now, stable, panic),
+            demand=self._demand_state(now, stable, panic, percentile),
             pods=tuple(pods),
             pools=tuple(_pools(pods)),
             width_mix={model: round(count / answers, 4) for model, count in mix.items()},
@@ -74,7 +76,9 @@ class Summary:
             ),
         )
 
-    def _demand_state(self, now: float, stable: float, panic: float) -> DemandState:
+    def _demand_state(
+        self, now: float, stable: float, panic: float, percentile: float
+    ) -> DemandState:
         demand = self._demand
         over = demand.observed_seconds(stable, now=now)
         long, short = demand.totals(stable, now=now), demand.totals(panic, now=now)
@@ -94,6 +98,8 @@ class Summary:
             buffered_rows=self._buffer.held_rows,
             buffered_bytes=self._buffer.held_bytes,
             slo_attainment=long.within_slo / long.ended if long.ended else None,
+            latency_percentile=percentile,
+            latency_seconds=long.latency_seconds(percentile),
         )
 
     def _pod(self, pod: Pod, now: float) -> PodState:

@@ -105,4 +105,5 @@ def telemetry_of(
         memory_total_bytes=device.memory_total_bytes if device else None,
         power_watts=device.power_watts if device else None,
         device=device.device if device else None,
+        device_lost=device.device_lost if device else False,
     )

@@ -21,6 +21,7 @@ def read_device(document: Mapping[str, Any]) -> PodTelemetry:
         memory_total_bytes=_whole(document.get("memory_total_bytes")),
         power_watts=_number(document.get("power_watts")),
         device=name if isinstance(name, str) and name else None,
+        device_lost=document.get("lost") is True,
     )
 
 

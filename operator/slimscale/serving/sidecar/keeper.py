@@ -100,7 +100,7 @@ class Keeper:
 
     async def _connect(self) -> None:
         if not await self._server.ready():
-            self._problem("the model server is not ready")
+            await self._why_not_ready()
             return
         await self._read_loaded(anew=True)
         models = self._batcher.models
@@ -116,6 +116,16 @@ class Keeper:
         _log.info("the model server answers; loaded: %s", ", ".join(m.name for m in loaded))
         self._batcher.up = True
         self._batcher.pump()
+
+    async def _why_not_ready(self) -> None:
+        """Starting, mostly. A lost GPU is told on, since the pod is to be replaced then."""
+        told = read_device(await self._server.device())
+        if told.device_lost:
+            self._batcher.device = told
+            self._problem(f"the device {told.device or 'of the model server'} is lost")
+        else:
+            self._batcher.device = None
+            self._problem("the model server is not ready")
 
     async def _read_loaded(self, *, anew: bool = False) -> None:
         """`anew`: it may be another process than before, with one instance of what it has."""
