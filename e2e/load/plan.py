@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from e2e.paths import ROOT
 
-__all__ = ["WEIGHTS", "make_plan", "steady"]
+__all__ = ["WEIGHTS", "known_answers", "make_plan", "steady"]
 
 WEIGHTS = ROOT / "operator/slimscale/weights/fashion"
 ROW_SHAPE = (1, 28, 28)
@@ -46,7 +46,7 @@ def make_plan(
         "json_every": json_every,
         "inputs": [
             {"row": base64.b64encode(row.astype("<f4").tobytes()).decode(), "logits": logits}
-            for row, logits in _known_answers()
+            for row, logits in known_answers()
         ],
         "arrivals": [round(float(at), 3) for at in arrivals],
     }
@@ -73,7 +73,8 @@ def _inputs() -> list[NDArray[np.float32]]:
 
 
 @cache
-def _known_answers() -> list[tuple[NDArray[np.float32], dict[str, list[float]]]]:
+def known_answers() -> list[tuple[NDArray[np.float32], dict[str, list[float]]]]:
+    """Each input, and its logits by width."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
