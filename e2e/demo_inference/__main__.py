@@ -7,7 +7,6 @@ import argparse
 import json
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from e2e import images, install
 from e2e.cluster import kind
 from e2e.cluster.host import HostLacks
 from e2e.demo.__main__ import machine
-from e2e.demo_inference.report import counts, draw, markdown, timeline_table
+from e2e.demo_inference.report import counts, draw, markdown, record, timeline_table
 from e2e.demo_inference.verdict import Look, Story, failures, slices
 from e2e.kubectl import Kubectl
 from e2e.load.plan import make_plan
@@ -165,7 +164,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m e2e.demo_inference", description=__doc__)
     parser.add_argument("--minutes", type=float, default=4.0, help="length of the load")
     parser.add_argument("--rate", type=float, default=10.0, help="requests a second in the mean")
-    parser.add_argument("--rows", type=int, default=16, help="images in each request")
+    parser.add_argument("--rows", type=int, default=8, help="images in each request")
     parser.add_argument("--seed", type=int, default=1, help="which stretch of the trace")
     parser.add_argument(
         "--out", type=Path, default=STATE / "demo-inference", help="folder of the results"
@@ -188,7 +187,7 @@ def main(arguments: list[str] | None = None) -> int:
     given.out.mkdir(parents=True, exist_ok=True)
     picture = given.out / "demo-inference.png"
     draw(picture, story)
-    (given.out / "demo-inference.json").write_text(json.dumps(asdict(story), indent=1) + "\n")
+    (given.out / "demo-inference.json").write_text(json.dumps(record(story), indent=1) + "\n")
     how = (
         f"{given.minutes:g} minutes of `{TRACE.name}` squeezed to {given.rate:g} requests a second"
         f" in the mean, {given.rows} images each, on the two pools of `examples/sliminference.yaml`."

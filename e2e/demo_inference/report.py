@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from rich.table import Table
 
 from e2e.demo_inference.verdict import Slice, Story
 
-__all__ = ["counts", "draw", "markdown", "timeline_table"]
+__all__ = ["counts", "draw", "markdown", "record", "timeline_table"]
 
 
 def timeline_table(story: Story) -> Table:
@@ -67,6 +68,19 @@ The operator's last decisions:
 
 ![Load, latency, widths and replicas over time](demo-inference.png)
 """
+
+
+def record(story: Story) -> Any:
+    """All of it for JSON, which has no NaN: null where there is no latency."""
+    return _without_nan(asdict(story))
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nan(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(inner) for inner in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def draw(path: Path, story: Story) -> None:

@@ -1,11 +1,12 @@
 """The demo of SlimInference fails when a request was lost, and says what else does not hold."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from e2e.demo_inference.report import counts, draw, markdown, timeline_table
+from e2e.demo_inference.report import counts, draw, markdown, record, timeline_table
 from e2e.demo_inference.verdict import Look, Story, failures, slices
 from e2e.load.tally import Ended, Tally
 
@@ -72,3 +73,9 @@ def test_table_page_and_picture_show_the_story(tmp_path: Path) -> None:
     assert "4 requests: 4 right, 0 lost" in counts(GOOD)
     draw(tmp_path / "demo.png", GOOD)
     assert (tmp_path / "demo.png").stat().st_size > 10_000
+
+
+def test_the_record_is_strict_json_where_a_slice_had_no_answer() -> None:
+    cuts = slices([], LOOKS, seconds=10.0, slice_seconds=10.0)
+    text = json.dumps(record(replace(GOOD, slices=cuts)), allow_nan=False)
+    assert json.loads(text)["slices"][0]["p50"] is None
