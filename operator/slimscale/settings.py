@@ -64,7 +64,10 @@ class OperatorSettings(BaseSettings):
         description="Besides our own: namespaces whose pods may read a SlimInference's metrics.",
     )
     scaling_interval_seconds: float = Field(
-        default=10.0, ge=1, le=300, description="Between two looks at a SlimInference."
+        default=10.0,
+        ge=1,
+        le=300,
+        description="Between two looks at a SlimInference that has pods and does not change.",
     )
 
     scrape_timeout_seconds: float = Field(default=3.0, gt=0, le=30)

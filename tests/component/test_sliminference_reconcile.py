@@ -287,6 +287,31 @@ def busy(rows: float) -> RouterReport:
     )  # fmt: skip
 
 
+async def test_an_empty_service_is_looked_at_again_once_a_request_waits() -> None:
+    world = World()
+    world.create(pools=[{"name": "cpu", "minReplicas": 0, "maxReplicas": 2}])
+    await world.reconcile()
+    router = (world.kube.peek(ROUTER) or {})["spec"]["template"]["metadata"]
+    ready = [{"type": "Ready", "status": "True"}]
+    world.kube.add(
+        PODS,
+        {
+            "metadata": {"name": "router-1", "namespace": "ns"} | router,
+            "status": {"phase": "Running", "podIP": "10.0.0.1", "conditions": ready},
+        },
+    )
+    await world.reconcile()
+    assert world.part is not None
+    await world.part.pulse.beat()
+    assert world.part.queue.depth == 0
+    world.routers.reports = (RouterReport("router-1", buffered_rows=1),)
+    await world.part.pulse.beat()
+    assert world.part.queue.depth == 1
+    world.clock.advance(2)
+    await world.reconcile()
+    assert (world.kube.peek(POOL) or {})["spec"]["replicas"] == 1
+
+
 async def test_a_pod_whose_gpu_is_lost_is_named_and_replaced() -> None:
     """F4."""
     world = World()

@@ -22,6 +22,7 @@ from slimscale.controllers.inference_stages import InferenceReporter, InferenceS
 from slimscale.controllers.queue import Key, WorkQueue
 from slimscale.controllers.reporting import QueueMetrics
 from slimscale.controllers.resync import Resync, WatchAudit
+from slimscale.controllers.router_pulse import RouterPulse
 from slimscale.controllers.scaling_memo import ScalingMemoKeeper
 from slimscale.controllers.sliminference import SlimInferenceController
 from slimscale.domain.clock import Clock
@@ -47,12 +48,14 @@ class InferencePart:
     memo: ScalingMemoKeeper
     controller: SlimInferenceController
     settings: ChildSettings
+    pulse: RouterPulse
 
     async def run_reads(self) -> None:
         """Lists and watches: these need no lease."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.resync.run(), name="resync of SlimInferences")
             group.create_task(self.watches.run(), name="children")
+            group.create_task(self.pulse.run(), name="routers of empty services")
 
 
 def build_inference(
@@ -91,6 +94,11 @@ def build_inference(
         run_limit_seconds=_RUN_LIMIT_SECONDS,
         observer=QueueMetrics(metrics),
     )
+
+    def wake(key: Key) -> None:
+        queue.wake(key, urgent=False)
+
+    pulse = RouterPulse(routers, wake=wake, lease_held=lease_held)
     controller = SlimInferenceController(
         client,
         clock,
@@ -110,6 +118,7 @@ def build_inference(
             ),
         ),
         memo=memo,
+        pulse=pulse,
         settings=children,
         lease_held=lease_held,
         interval_seconds=settings.scaling_interval_seconds,
@@ -118,9 +127,6 @@ def build_inference(
         never_namespaces=settings.never_namespaces,
         stage_seconds=metrics.stage_seconds,
     )
-
-    def wake(key: Key) -> None:
-        queue.wake(key, urgent=False)
 
     audit = WatchAudit(heartbeat, SLIMINFERENCE_PLURAL)
     resync = Resync(
@@ -136,7 +142,7 @@ def build_inference(
     watches = ChildWatches(
         client, namespaces=settings.namespaces, wake=wake, heartbeat=heartbeat, rng=rng
     )
-    return InferencePart(queue, audit, resync, watches, memo, controller, children)
+    return InferencePart(queue, audit, resync, watches, memo, controller, children, pulse)
 
 
 def child_settings(settings: OperatorSettings) -> ChildSettings:

@@ -23,6 +23,7 @@ from slimscale.api.validation import (
 from slimscale.controllers.drift_guard import DriftGuard
 from slimscale.controllers.inference_stages import InferenceStages
 from slimscale.controllers.queue import Key
+from slimscale.controllers.router_pulse import RouterPulse
 from slimscale.controllers.scaling_memo import ScalingMemoKeeper
 from slimscale.controllers.scaling_spec import scaling_spec
 from slimscale.domain.clock import Clock
@@ -45,6 +46,7 @@ class SlimInferenceController:
         *,
         stages: InferenceStages,
         memo: ScalingMemoKeeper,
+        pulse: RouterPulse,
         settings: ChildSettings,
         lease_held: Callable[[], bool],
         interval_seconds: float,
@@ -58,6 +60,7 @@ class SlimInferenceController:
         self._clock = clock
         self._stages = stages
         self._memo = memo
+        self._pulse = pulse
         self._drift = DriftGuard(clock)
         self._settings = settings
         self._lease_held = lease_held
@@ -91,6 +94,7 @@ class SlimInferenceController:
         """The object is gone; the garbage collector follows the owner references."""
         self._forget_key(key)
         self._memo.forget(key)
+        self._pulse.forget(key)
         self._stages.reporter.forget(key)
 
     async def _refuse(self, raw: Json, problems: list[str]) -> float:
@@ -132,6 +136,7 @@ class SlimInferenceController:
             owner=asked.owner,
             config_digest=digest,
         )
+        self._pulse.follow((namespace, names.owner), observation, decision, spec)
         if not self._lease_held():
             return _AFTER_FAILED_WRITE_SECONDS
         plan, resting = self._drift.check(plan)

@@ -24,7 +24,7 @@ from slimscale.observe.inference_pods import (
     pool_of,
 )
 
-__all__ = ["InferenceObserver", "RouterSource", "demand_of", "newest_telemetry"]
+__all__ = ["InferenceObserver", "RouterSource", "demand_of", "newest_telemetry", "router_pods"]
 
 _MONITORING_PATH = "/apis/monitoring.coreos.com/v1"
 _MONITORING_SECONDS = 300.0
@@ -93,7 +93,7 @@ class InferenceObserver:
             for (_, plural), listed in zip(kinds, lists[1:], strict=True)
             for thing in listed.items
         }
-        routers = [pod for pod in pods if _role(pod) == "router" and _may_answer(pod)]
+        routers = router_pods(pods)
         reports = await self._routers.fetch(routers, spec)
         now = self._clock.now_seconds()
         telemetry = newest_telemetry(reports)
@@ -137,6 +137,11 @@ class InferenceObserver:
             resources = (known or {}).get("resources") or []
             self._monitoring = any(r.get("name") == "servicemonitors" for r in resources)
         return self._monitoring
+
+
+def router_pods(pods: Iterable[Json]) -> list[Json]:
+    """Those that can be asked."""
+    return [pod for pod in pods if _role(pod) == "router" and _may_answer(pod)]
 
 
 def newest_telemetry(reports: Iterable[RouterReport]) -> dict[str, TelemetryOfPod]:
