@@ -42,7 +42,13 @@ def install(operator_image: str, values: dict[str, Any] | None = None) -> Kubect
 
 def webhook_answers(kubectl: Kubectl) -> bool:
     """Whether a pod made now in this namespace would pass through the webhook; none is made."""
-    container = {"name": "trial", "image": "localhost/none:none"}
+    secure = {
+        "runAsNonRoot": True,
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    container = {"name": "trial", "image": "localhost/none:none", "securityContext": secure}
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -53,7 +53,7 @@ def test_the_admission_policy_lets_threads_and_cpu_through_and_nothing_else(
 @pytest.mark.parametrize(
     "question",
     [
-        "delete pods",
+        "delete nodes",
         "create pods",
         "get secrets",
         "patch nodes",
@@ -66,6 +66,13 @@ def test_the_operator_lacks_every_other_right(
 ) -> None:
     with pytest.raises(KubectlFailed):
         kubectl.run("auth", "can-i", *question.split(), *AS_OPERATOR)
+
+
+def test_the_operator_can_delete_no_pod_of_others(cluster: Cluster, kubectl: Kubectl) -> None:
+    """It may replace pods of a SlimInference whose GPU is lost, and those alone."""
+    kubectl.apply(plain_pod("victim", cluster.images["simserver"]))
+    with pytest.raises(KubectlFailed, match="slimscale may"):
+        kubectl.run("delete", "pod", "victim", "--dry-run=server", *AS_OPERATOR)
 
 
 def test_installed_for_one_namespace_it_works_without_cluster_rights(
