@@ -14,9 +14,9 @@ import yaml
 from slimscale.api.crd import simworkload_crd
 from slimscale.api.sliminference_crd import sliminference_crd
 from slimscale.cli.chart_values import read_values, values_schema, values_table
+from slimscale.cli.metric_references import metrics_reference
 from slimscale.cli.references import (
     crd_reference,
-    metrics_reference,
     permissions_reference,
     rbac_rules_template,
 )

@@ -15,7 +15,22 @@ from prometheus_client.core import (
     Metric,
 )
 
-__all__ = ["Histogram", "RouterMetrics", "Surroundings"]
+__all__ = ["GAUGES", "Histogram", "RouterMetrics", "Surroundings"]
+
+GAUGES: Mapping[str, str] = {
+    "buffered_requests": "Requests waiting for a pod.",
+    "buffered_rows": "Rows of the requests waiting for a pod.",
+    "buffered_bytes": "Bytes of the requests waiting for a pod.",
+    "body_bytes": "Bytes of all requests in the router.",
+    "pods": "Pods that may get requests.",
+    "ejected_pods": "Pods left alone for a while.",
+    "config_ok": "1: the configuration file is in use.",
+    "config_loads": "Configurations taken up.",
+    "config_failures": "Configuration files refused.",
+    "watch_failures": "Failures of the watch for pods.",
+    "mixture_share": "Trust of the mixture in its base policies.",
+}
+"""What surroundings tell, after `slimscale_router_`. Only a mixture has shares, one a `name`."""
 
 LATENCY_BOUNDS = (
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 30.0,
@@ -52,8 +67,8 @@ class Histogram:
 class Surroundings(Protocol):
     """What is read when metrics are scraped."""
 
-    def gauges(self) -> Iterable[tuple[str, str, dict[str, float]]]:
-        """Name, help, and values by label: `""` for a metric without one."""
+    def gauges(self) -> Iterable[tuple[str, dict[str, float]]]:
+        """A name of `GAUGES`, and values by label: `""` for a metric without one."""
 
     def pods(self) -> Iterable[tuple[str, int, int]]:
         """Name, requests so far and rows in flight of each pod that is there."""
@@ -158,9 +173,9 @@ class RouterMetrics:
         yield overhead
 
     def _around(self, surroundings: Surroundings) -> Iterator[Metric]:
-        for name, text, values in surroundings.gauges():
+        for name, values in surroundings.gauges():
             label = [] if "" in values else ["name"]
-            gauge = GaugeMetricFamily(f"slimscale_router_{name}", text, labels=label)
+            gauge = GaugeMetricFamily(f"slimscale_router_{name}", GAUGES[name], labels=label)
             for key, value in values.items():
                 gauge.add_metric([key] if label else [], value)
             yield gauge

@@ -119,28 +119,24 @@ class Summary:
 
     # ---- for the metrics
 
-    def gauges(self) -> Iterable[tuple[str, str, dict[str, float]]]:
+    def gauges(self) -> Iterable[tuple[str, dict[str, float]]]:
         buffer, live = self._buffer, self._forwarder.live
-        yield "buffered_requests", "Requests waiting for a pod.", {"": len(buffer)}
-        yield "buffered_rows", "Rows of the requests waiting for a pod.", {"": buffer.held_rows}
-        yield "buffered_bytes", "Bytes of the requests waiting for a pod.", {"": buffer.held_bytes}
-        yield "body_bytes", "Bytes of all requests in the router.", {"": self._forwarder.body_bytes}
-        yield "pods", "Pods that may get requests.", {"": sum(p.endpoint.ready for p in self._pods)}
-        yield "ejected_pods", "Pods left alone for a while.", {"": self._pods.ejection.ejected()}
-        yield "config_ok", "1: the configuration file is in use.", {"": self.config_error is None}
-        yield "config_loads", "Configurations taken up.", {"": self.config_loads}
-        yield "config_failures", "Configuration files refused.", {"": self.config_failures}
-        yield "watch_failures", "Failures of the watch for pods.", {"": self.watch_failures}
+        yield "buffered_requests", {"": len(buffer)}
+        yield "buffered_rows", {"": buffer.held_rows}
+        yield "buffered_bytes", {"": buffer.held_bytes}
+        yield "body_bytes", {"": self._forwarder.body_bytes}
+        yield "pods", {"": sum(pod.endpoint.ready for pod in self._pods)}
+        yield "ejected_pods", {"": self._pods.ejection.ejected()}
+        yield "config_ok", {"": self.config_error is None}
+        yield "config_loads", {"": self.config_loads}
+        yield "config_failures", {"": self.config_failures}
+        yield "watch_failures", {"": self.watch_failures}
         mixture = next(
             (one for one in (live.policy, live.shadow) if isinstance(one, Mixture)), None
         )
         if mixture is not None:
             shares = zip(mixture.bases, mixture.shares(), strict=True)
-            yield (
-                "mixture_share",
-                "Trust of the mixture in its base policies.",
-                {base.name: share for base, share in shares},
-            )
+            yield "mixture_share", {base.name: share for base, share in shares}
 
     def pods(self) -> Iterable[tuple[str, int, int]]:
         for pod in self._pods:
