@@ -44,9 +44,9 @@ class ClientConnection(asyncio.Protocol):
     """Made by ClientPool. `exchange` writes a whole request and gives a future of its answer."""
 
     __slots__ = (
-        "_answer", "_body", "_body_bytes", "_body_limit", "_header_bytes", "_header_limit",
-        "_headers", "_headers_done", "_loop", "_over", "_parser", "_timer", "_transport", "_until_close",
-        "_whole", "idle_since", "reused",
+        "_answer", "_body", "_body_bytes", "_body_limit", "_header_limit", "_headers",
+        "_headers_done", "_loop", "_over", "_parser", "_raw_headers", "_timer", "_transport",
+        "_unfinished_bytes", "_until_close", "_whole", "idle_since", "on_header", "reused",
     )  # fmt: skip
 
     def __init__(
@@ -54,6 +54,9 @@ class ClientConnection(asyncio.Protocol):
     ) -> None:
         self._loop = loop
         self._transport: asyncio.Transport | None = None
+        self._raw_headers: dict[bytes, bytes] = {}
+        self.on_header = self._raw_headers.__setitem__
+        """Called for each header: no function of Python's on this way."""
         self._parser: Any = httptools.HttpResponseParser(self)
         self._answer: asyncio.Future[ClientResponse] | Deferred[ClientResponse] | None = None
         self._whole: ClientResponse | None = None
@@ -169,26 +172,32 @@ class ClientConnection(asyncio.Protocol):
         else:
             if self._whole is not None:
                 self._complete(self._whole)
+            elif not self._headers_done or self._raw_headers:
+                # Headers or trailers that do not end: the parser itself would collect them all.
+                self._unfinished_bytes += len(data)
+                if self._unfinished_bytes > self._header_limit:
+                    self._fail(f"headers of more than {self._header_limit} bytes")
+                    self.abort()
 
     # ---- httptools
 
     def on_message_begin(self) -> None:
+        self._raw_headers.clear()
         self._headers: dict[bytes, bytes] = {}
         self._headers_done = False
-        self._header_bytes = 0
+        self._unfinished_bytes = 0
         self._until_close = False
         self._body: list[bytes] = []
         self._body_bytes = 0
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._header_bytes += len(name) + len(value)
-        if self._header_bytes > self._header_limit:
-            raise ValueError(f"headers of more than {self._header_limit} bytes")
-        if not self._headers_done:
-            self._headers[name.lower()] = value
-
     def on_headers_complete(self) -> None:
         self._headers_done = True
+        raw = self._raw_headers
+        if sum(map(len, raw)) + sum(map(len, raw.values())) > self._header_limit:
+            raise ValueError(f"headers of more than {self._header_limit} bytes")
+        self._headers = {name.lower(): value for name, value in raw.items()}
+        raw.clear()  # what comes now are trailers, which change nothing
+        self._unfinished_bytes = 0
         self._until_close = not (
             b"content-length" in self._headers or b"transfer-encoding" in self._headers
         )

@@ -33,15 +33,18 @@ class ServerConnection(asyncio.Protocol):
 
     __slots__ = (
         "_ahead", "_ahead_bytes", "_body", "_body_bytes", "_chunks", "_current", "_dead",
-        "_header_bytes", "_header_count", "_headers", "_headers_done", "_in_message", "_loop",
-        "_parser", "_ready", "_refusal", "_server", "_target", "_transport", "_unfinished_bytes",
-        "_work", "_writable", "deadline",
+        "_headers", "_headers_done", "_in_message", "_loop", "_parser", "_raw_headers", "_ready",
+        "_refusal", "_server", "_target", "_transport", "_unfinished_bytes", "_work", "_writable",
+        "deadline", "on_header",
     )  # fmt: skip
 
     def __init__(self, server: "HttpServer") -> None:
         self._server = server
         self._loop = server.loop
         self._transport: asyncio.Transport
+        self._raw_headers: dict[bytes, bytes] = {}
+        self.on_header = self._raw_headers.__setitem__
+        """Called for each header: no function of Python's on this way."""
         self._parser: Any = httptools.HttpRequestParser(self)
         self._ready: deque[Request] = deque()
         self._ahead: list[bytes] = []
@@ -151,7 +154,8 @@ class ServerConnection(asyncio.Protocol):
         if self._in_message:
             if not was_in_message:
                 self.deadline = self._loop.time() + self._server.limits.receive_seconds
-            if not self._headers_done:  # the parser itself would collect one endless header
+            # Headers or trailers that do not end: the parser itself would collect them all.
+            if not self._headers_done or self._raw_headers:
                 self._unfinished_bytes += len(data)
                 if self._unfinished_bytes > self._server.limits.header_bytes:
                     self._refusal = self._headers_too_large()
@@ -159,9 +163,8 @@ class ServerConnection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         self._in_message = True
         self._target = b""
+        self._raw_headers.clear()
         self._headers: dict[bytes, bytes] = {}
-        self._header_bytes = 0
-        self._header_count = 0
         self._headers_done = False
         self._unfinished_bytes = 0
         self._body: list[bytes] = []
@@ -170,20 +173,18 @@ class ServerConnection(asyncio.Protocol):
 
     def on_url(self, url: bytes) -> None:
         self._target += url
-        self._header_bytes += len(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._header_count += 1
-        self._header_bytes += len(name) + len(value)
-        limits = self._server.limits
-        if self._header_bytes > limits.header_bytes or self._header_count > limits.header_count:
-            self._refuse(self._headers_too_large())
-        if not self._headers_done:  # trailers of a chunked body change nothing
-            self._headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
         self._headers_done = True
-        headers = self._headers
+        raw, limits = self._raw_headers, self._server.limits
+        if len(raw) > limits.header_count or (
+            len(self._target) + sum(map(len, raw)) + sum(map(len, raw.values()))
+            > limits.header_bytes
+        ):
+            self._refuse(self._headers_too_large())
+        self._headers = headers = {name.lower(): value for name, value in raw.items()}
+        raw.clear()  # what comes now are trailers, which change nothing
+        self._unfinished_bytes = 0
         if b"host" not in headers and self._parser.get_http_version() == "1.1":
             self._refuse(self._server.refusal(400, "header Host is missing; HTTP/1.1 asks for it"))
         length = int(headers.get(b"content-length", b"0"))

@@ -17,9 +17,11 @@ from slimscale.serving.protocol.tensors import (
     from_bytes,
     from_json,
 )
+from slimscale.serving.protocol.usual import usual_tensor
 
 __all__ = ["InferRequest", "OutputWish", "header_length", "parse_request", "peek_rows"]
 
+_NOTHING = memoryview(b"")
 _MOST_TENSORS = 64
 _MOST_DIMENSIONS = 16
 _FIRST_LENGTH = re.compile(rb'"shape"\s*:\s*\[\s*(\d{1,9})\s*[,\]]')
@@ -86,8 +88,13 @@ def parse_request(
         raise InvalidRequest("header Content-Encoding: not taken; send the body uncompressed", 415)
     length = header_length(headers, len(body))
     document = _object(body if length is None else body[:length])
+    binary = memoryview(body)[length:] if length is not None else _NOTHING
+    if len(expected) == 1:
+        tensor = usual_tensor(document, expected[0], binary)
+        if tensor is not None and (max_rows is None or tensor.array.shape[0] <= max_rows):
+            rows = tensor.array.shape[0]
+            return InferRequest(document.get("id") or None, (tensor,), rows, (), False)
     parameters = _parameters(document, "parameters")
-    binary = memoryview(body)[length:] if length is not None else memoryview(b"")
     entries = _list(document, "inputs")
     if not entries:
         raise InvalidRequest("inputs: empty; send at least one tensor")

@@ -62,7 +62,7 @@ class Trip:
     """Its end is counted."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Leg:
     """One way to a pod and back."""
 

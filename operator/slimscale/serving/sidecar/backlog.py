@@ -15,6 +15,8 @@ def backlog_seconds(
     models: Iterable[ModelState], queues: Queues, *, running_seconds: float, slots: int
 ) -> float:
     """Until a new request's batch could start, as far as is measured."""
+    if not queues.live:
+        return running_seconds
     full = queues.limits.max_rows
     queued = sum(
         _queue_seconds(model, queues.rows_of(model.name), full, safe=False) or 0.0
