@@ -18,7 +18,7 @@ from e2e.cluster import kind
 from e2e.cluster.host import HostLacks
 from e2e.demo.__main__ import machine
 from e2e.demo_inference.report import counts, draw, markdown, record, timeline_table
-from e2e.demo_inference.verdict import Look, Story, failures, slices
+from e2e.demo_inference.verdict import Look, Story, busy_moment, failures, slices
 from e2e.kubectl import Kubectl
 from e2e.load.plan import make_plan
 from e2e.load.pod import LoadPod
@@ -99,9 +99,11 @@ class Demo:
         load.start()
         self._start = load.run().start_unix_seconds or time.time()
         self._say(f"{len(self._arrivals)} requests over {self._seconds:.0f} s have begun")
+        kill_at = busy_moment(self._arrivals, KILL_SHARE * self._seconds)
         while self._now() < self._seconds + AFTER_SECONDS:
             self._look()
-            if not self._killed and self._now() >= KILL_SHARE * self._seconds:
+            if not self._killed and self._now() >= kill_at - LOOK_SECONDS:
+                time.sleep(max(0.0, kill_at - self._now()))
                 self._kill()
             time.sleep(LOOK_SECONDS)
         run = load.finish()

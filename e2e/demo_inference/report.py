@@ -18,13 +18,13 @@ def timeline_table(story: Story) -> Table:
     """One row a slice."""
     table = Table(
         title=f"What clients saw, by {story.slices[0].end - story.slices[0].start:.0f} seconds",
-        title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), caption_justify="left",
+        title_justify="left", box=SIMPLE_HEAD, padding=(0, 0, 0, 0), caption_justify="left",
     )  # fmt: skip
     for name in _header(story):
         table.add_column(name, justify="right", no_wrap=True)
     for cells in _rows(story):
         table.add_row(*cells)
-    table.caption = f"{counts(story)}."
+    table.caption = "Latency in ms, widths in % of the answers, pools in ready pods. Faults: lost, wrong, refused."
     return table
 
 
@@ -60,7 +60,8 @@ At {story.killed_at_seconds:.0f} s the pod {story.killed} was deleted with `--gr
 
 {table}
 
-Widths are shares of the answers, replicas are pods that were ready at the end of the slice.
+Latencies (p50, p99) in milliseconds; widths in percent of the answers; pools in pods that were ready at the end
+of the slice; faults: requests lost, wrong or refused.
 
 The operator's last decisions:
 
@@ -148,8 +149,9 @@ def _replicas(axis: Any, story: Story) -> None:
 
 
 def _header(story: Story) -> list[str]:
-    widths = [f"{model.rsplit('-', 1)[-1]} %" for model in _models(story.slices)]
-    return ["s", "req/s", "p50 ms", "p99 ms", *widths, *_pools(story), "not right"]
+    """Short, for a terminal of 80 columns."""
+    widths = [model.rsplit("-", 1)[-1] for model in _models(story.slices)]
+    return ["s", "req/s", "p50", "p99", *widths, *_pools(story), "faults"]
 
 
 def _rows(story: Story) -> list[list[str]]:

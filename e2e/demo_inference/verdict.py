@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from e2e.load.tally import RIGHT, Ended, Tally, percentile
 
-__all__ = ["Look", "Slice", "Story", "failures", "slices"]
+__all__ = ["Look", "Slice", "Story", "busy_moment", "failures", "slices"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,17 @@ def slices(
             )
         )
     return tuple(found)
+
+
+def busy_moment(arrivals: Sequence[float], after_seconds: float) -> float:
+    """The first second from then on with as many arrivals as the mean second; `after` where none is.
+
+    A pod that is killed while nobody asks would show nothing.
+    """
+    mean = len(arrivals) / max(arrivals[-1], 1.0)
+    counts = Counter(int(at) for at in arrivals)
+    busy = (second for second in sorted(counts) if second >= after_seconds)
+    return float(next((second for second in busy if counts[second] >= mean), after_seconds))
 
 
 def failures(story: Story) -> list[str]:

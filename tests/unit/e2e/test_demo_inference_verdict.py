@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from e2e.demo_inference.report import counts, draw, markdown, record, timeline_table
-from e2e.demo_inference.verdict import Look, Story, failures, slices
+from e2e.demo_inference.verdict import Look, Story, busy_moment, failures, slices
 from e2e.load.tally import Ended, Tally
 
 ENDED = [
@@ -79,3 +79,15 @@ def test_the_record_is_strict_json_where_a_slice_had_no_answer() -> None:
     cuts = slices([], LOOKS, seconds=10.0, slice_seconds=10.0)
     text = json.dumps(record(replace(GOOD, slices=cuts)), allow_nan=False)
     assert json.loads(text)["slices"][0]["p50"] is None
+
+
+def test_the_pod_is_killed_while_requests_come() -> None:
+    arrivals = [0.1, 0.2, 10.5, 12.1, 12.2, 12.3, 19.9]
+    assert busy_moment(arrivals, 5.0) == 10.0
+    assert (
+        busy_moment(
+            [0.1 * n for n in range(100)] + [12.0, 19.0, 19.1, 19.2, 19.3, 19.4, 19.5], 11.0
+        )
+        == 19.0
+    )
+    assert busy_moment(arrivals, 19.95) == 19.95
