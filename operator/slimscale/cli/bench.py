@@ -184,6 +184,17 @@ def serving(  # noqa: PLR0917 - each is an option of its own on the command line
     report: Annotated[
         bool, typer.Option("--report", help="Measure nothing; print and write what is there.")
     ] = False,
+    overload: Annotated[
+        bool,
+        typer.Option(
+            "--overload",
+            help="Instead: twice what sidecar and router can do; the result joins that of a run"
+            " with the same options.",
+        ),
+    ] = False,
+    overload_seconds: Annotated[
+        float, typer.Option(min=1.0, max=3600.0, help="Of each overload.")
+    ] = 60.0,
 ) -> None:
     """Our data plane beside no batching, window batching, LitServe, BentoML and Ray Serve, over HTTP.
 
@@ -211,6 +222,7 @@ def serving(  # noqa: PLR0917 - each is an option of its own on the command line
             quiet=quiet,
             only_list=list_systems,
             only_report=report,
+            overload_seconds=overload_seconds if overload else 0.0,
         )
     )
 

@@ -13,9 +13,11 @@ from rich.table import Table
 from slimscale.bench.progress import TerminalProgress
 from slimscale.bench.serving.field import SYSTEMS, build_system
 from slimscale.bench.serving.gate import Gate
-from slimscale.bench.serving.judge import judge
+from slimscale.bench.serving.generator import Generator
+from slimscale.bench.serving.judge import Claim, judge, judge_overload
 from slimscale.bench.serving.model import build_model, write_payload
 from slimscale.bench.serving.neutral import MLPERF_SHARES, verdict_of
+from slimscale.bench.serving.overload import OVERLOADED, overload
 from slimscale.bench.serving.plan import Plan, groups_of
 from slimscale.bench.serving.records import Journal
 from slimscale.bench.serving.report import STEM, write_report
@@ -59,6 +61,8 @@ class Request:
     seed: int = 1
     only_list: bool = False
     only_report: bool = False
+    overload_seconds: float = 0.0
+    """Above 0: overload our own systems, each for so long, in place of the plan."""
 
 
 def bench_serving(request: Request) -> bool:
@@ -76,7 +80,9 @@ def bench_serving(request: Request) -> bool:
     setting, payloads = _prepare(request)
     journal = Journal.load(request.work / f"{_key(request, plan, setting)}.jsonl")
     done = True
-    if not request.only_report:
+    if request.overload_seconds:
+        _overload(request, setting, payloads, journal)
+    elif not request.only_report:
         with TerminalProgress(console) as progress:
             done = run_plan(
                 plan,
@@ -106,6 +112,22 @@ def bench_serving(request: Request) -> bool:
         ):
             console.print(f"wrote {path}", highlight=False)
     return done
+
+
+def _overload(
+    request: Request, setting: Setting, payloads: dict[str, Path], journal: Journal
+) -> None:
+    gate = Gate(request.lock, request.quiet, stretch_seconds=0.0)
+    with Generator() as generator:
+        for name in OVERLOADED:
+            if request.systems and name not in request.systems:
+                continue
+            system = build_system(name, setting)
+            found = overload(
+                system, generator, payload=payloads[system.dialect],
+                seconds=request.overload_seconds, seed=request.seed, gate=gate,
+            )  # fmt: skip
+            journal.keep_overload(found)
 
 
 def _plan(request: Request) -> Plan:
@@ -188,9 +210,17 @@ def _print(journal: Journal, plan: Plan, request: Request, console: Console) -> 
         console.print(f"missing: {name}: {why}", highlight=False, markup=False)
     if summary.cells:
         claims = Table("claim", "measured", "reached")
-        for claim in judge(summary, target_milliseconds=request.target_milliseconds):
-            claims.add_row(claim.text, claim.measured, word_of(claim.reached))
+        _add_claims(claims, judge(summary, target_milliseconds=request.target_milliseconds))
         console.print(claims)
+    for found in journal.overloads.values():
+        claims = Table("claim", "measured", "reached")
+        _add_claims(claims, judge_overload(found))
+        console.print(claims)
+
+
+def _add_claims(shown: Table, claims: Sequence[Claim]) -> None:
+    for claim in claims:
+        shown.add_row(claim.text, claim.measured, word_of(claim.reached))
 
 
 def _starting(loads: Sequence[str], *kinds: str) -> list[str]:

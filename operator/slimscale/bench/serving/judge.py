@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from slimscale.bench.serving.overload import Overload
 from slimscale.bench.serving.summary import Summary
 
-__all__ = ["OURS", "PEERS", "Claim", "judge"]
+__all__ = ["OURS", "PEERS", "Claim", "judge", "judge_overload"]
 
 DIRECT = "direct"
 OURS, HOLDING, ROUTED = "slimscale", "slimscale-hold", "slimscale-routed"
@@ -26,6 +27,8 @@ MOST_P50_RATIO = 1.15
 LEAST_GAIN, GAIN_CLIENTS = 6.0, 64
 MOST_ADDED_MILLISECONDS, MOST_ADDED_MICROS = 1.5, 300.0
 MOST_CPU_RATIO = 1.2
+LEAST_KEPT, MOST_REFUSAL_MILLISECONDS = 0.99, 10.0
+MOST_GROWTH_BYTES = 16 * 2**20
 FRONT_ROLES = ("router", "sidecar")
 
 
@@ -172,3 +175,36 @@ def _right(summary: Summary) -> Claim:
     }
     said = ", ".join(f"{count} {measure}" for measure, count in bad.items())
     return Claim(text, f"{right} right, {said}", not bad["wrong"] + bad["lost"] + bad["failed"])
+
+
+def judge_overload(found: Overload) -> list[Claim]:
+    """What was promised of a system at twice its capacity."""
+    name = f"{found.system} at twice its capacity"
+    grown = {
+        role: found.last_bytes[role] - before
+        for role, before in found.settled_bytes.items()
+        if role in found.last_bytes
+    }
+    said = ", ".join(f"{role} {growth / 2**20:+.1f} MiB" for role, growth in grown.items())
+    return [
+        Claim(
+            f"{name}: {LEAST_KEPT:.0%} of what is accepted keeps its deadline; nothing else breaks",
+            f"{found.kept_share:.2%} of {found.kept + found.late}, {found.broken} broken",
+            found.kept_share >= LEAST_KEPT and not found.broken,
+        ),
+        Claim(
+            f"{name}: the rest refused within {MOST_REFUSAL_MILLISECONDS:g} ms (p99)",
+            f"{found.refused} refused, p50 {found.refused_p50:.1f}, p99 {found.refused_p99:.1f} ms",
+            found.refused_p99 < MOST_REFUSAL_MILLISECONDS if found.refused else None,
+        ),
+        Claim(
+            f"{name}: memory grows by at most {MOST_GROWTH_BYTES / 2**20:g} MiB once it has settled",
+            said or "not measured",
+            max(grown.values()) <= MOST_GROWTH_BYTES if grown else None,
+        ),
+        Claim(
+            f"{name}: as before as soon as the load has gone",
+            f"{found.calm_right} right, {found.calm_not_right} not, p99 {found.calm_p99:.0f} ms",
+            found.calm_right > 0 and not found.calm_not_right and found.calm_p99 <= found.deadline,
+        ),
+    ]

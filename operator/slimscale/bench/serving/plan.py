@@ -79,9 +79,16 @@ class Plan:
     trace: Path | None = None
 
     def blocks(self) -> Iterator[list[Turn]]:
-        """A block is one group of one repetition: every system in random order, close in time."""
+        """A block is one group of one repetition: every system in random order, close in time.
+
+        The judge, which is slow, comes when all else is done.
+        """
+        for judged in (False, True):
+            yield from self._blocks([g for g in self.groups if (g.name == MLPERF) == judged])
+
+    def _blocks(self, groups: Sequence[Group]) -> Iterator[list[Turn]]:
         for repetition in range(self.repetitions):
-            for group in self.groups:
+            for group in groups:
                 order = [name for name in self.systems if group.wants(name)]
                 Random(f"{self.seed} {repetition} {group.name}").shuffle(order)  # noqa: S311
                 yield [Turn(repetition, group, system) for system in order]

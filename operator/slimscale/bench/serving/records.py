@@ -10,6 +10,7 @@ import numpy as np
 
 from slimscale.bench.serving.loadgen.job import Answered
 from slimscale.bench.serving.neutral import Verdict
+from slimscale.bench.serving.overload import Overload
 
 __all__ = ["Cell", "Journal", "quantiles_of"]
 
@@ -73,6 +74,8 @@ class Journal:
     capacities: dict[str, float] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
     verdicts: list[Verdict] = field(default_factory=list)
+    overloads: dict[str, Overload] = field(default_factory=dict)
+    """By system: the last one counts."""
     done: set[str] = field(default_factory=set)
 
     @classmethod
@@ -99,6 +102,8 @@ class Journal:
             case {"verdicts": verdicts, "turn": turn}:
                 self.verdicts += [Verdict(**verdict) for verdict in verdicts]
                 self.done.add(turn)
+            case {"overload": found}:
+                self.overloads[found["system"]] = Overload(**found)
             case {"missing": why, "system": system}:
                 self.missing[system] = why
             case _:
@@ -121,3 +126,6 @@ class Journal:
 
     def keep_missing(self, system: str, why: str) -> None:
         self._write({"system": system, "missing": why})
+
+    def keep_overload(self, found: Overload) -> None:
+        self._write({"overload": found.to_json()})

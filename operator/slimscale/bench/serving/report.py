@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from slimscale.bench.native.machine import read_machine
-from slimscale.bench.serving.judge import judge
+from slimscale.bench.serving.judge import judge, judge_overload
 from slimscale.bench.serving.plan import Plan
 from slimscale.bench.serving.plots import draw_all
 from slimscale.bench.serving.records import Journal
@@ -40,7 +40,9 @@ def write_report(
     summary = summarise(journal.cells, systems=plan.systems, loads=loads)
     if not summary.cells:
         return []
+    overloads = tuple(journal.overloads.values())
     claims = judge(summary, target_milliseconds=target_milliseconds)
+    claims += [claim for found in overloads for claim in judge_overload(found)]
     ran = _ran(journal, plan, command=command, bodies=bodies, model=model)
     images = draw_all(summary, folder, stem)
     document: dict[str, Any] = {
@@ -48,6 +50,7 @@ def write_report(
         "claims": [claim.to_json() for claim in claims],
         "missing": journal.missing,
         "verdicts": [verdict.to_json() for verdict in journal.verdicts],
+        "overloads": [found.to_json() for found in overloads],
         "figures": summary.to_json(),
         "cells": [asdict(cell) for cell in journal.cells if cell.system in plan.systems],
     }
@@ -61,6 +64,7 @@ def write_report(
             missing=journal.missing,
             images=images,
             verdicts=journal.verdicts,
+            overloads=overloads,
             target_milliseconds=target_milliseconds,
         ),
         encoding="utf-8",

@@ -7,6 +7,7 @@ from typing import Any
 from slimscale.bench.markdown import table
 from slimscale.bench.serving.judge import Claim
 from slimscale.bench.serving.neutral import Verdict
+from slimscale.bench.serving.overload import CALM_SECONDS, CALM_SHARE, OVER, Overload
 from slimscale.bench.serving.records import Cell
 from slimscale.bench.serving.summary import Figure, Summary
 
@@ -21,6 +22,7 @@ def page(
     missing: dict[str, str],
     images: Sequence[tuple[str, str]],
     verdicts: Sequence[Verdict] = (),
+    overloads: Sequence[Overload] = (),
     target_milliseconds: float = 0.0,
 ) -> str:
     """`ran`: how the cells came about; `images`: (file name, caption)."""
@@ -53,6 +55,8 @@ def page(
             " completed a second, p50/p99 in ms (medians).",
             _verdicts(verdicts),
         ]
+    if overloads:
+        parts += ["## Overload", _OVERLOAD_WORDS, _overloads(overloads)]
     parts += [
         "## CPU a request",
         "Microseconds of CPU of all processes of a system, by process; medians. The load generator"
@@ -85,6 +89,47 @@ _BURST_WORDS = (
     "The same with bursts. mmpp: two states, four times the rate for a quarter of the time."
     " trace: a stretch of azure-llm-2023-code, its time scaled to the mean rate."
 )
+
+
+_OVERLOAD_WORDS = (
+    "`slimscale bench serving --overload`. Poisson arrivals at"
+    f" {OVER:g} times what the system answers with 64 clients; each request names a deadline. *kept*:"
+    " right answers within it, by the client's clock from sending on, of all that were not refused."
+    " Memory: resident, MiB, in the second and in the last quarter of the time. *afterwards*: the"
+    f" first {CALM_SECONDS:g} s after it, at {CALM_SHARE:.0%} of the capacity."
+)
+
+
+def _overloads(overloads: Sequence[Overload]) -> str:
+    return table(
+        (
+            "system", "seconds", "deadline, ms", "capacity/s", "offered/s", "right/s", "kept",
+            "answer p99, ms", "refused", "refusal p50/p99, ms", "memory", "afterwards",
+            "generator late p99, ms", "load average",
+        ),
+        (
+            (
+                o.system,
+                f"{o.seconds:g}",
+                f"{o.deadline:g}",
+                _number(o.capacity_per_second),
+                _number(o.offered_per_second),
+                _number(o.right_per_second),
+                f"{o.kept_share:.2%}",
+                _number(o.accepted_p99),
+                str(o.refused),
+                f"{_number(o.refused_p50)}/{_number(o.refused_p99)}",
+                ", ".join(
+                    f"{role} {o.settled_bytes[role] / 2**20:.0f} to {size / 2**20:.0f}"
+                    for role, size in o.last_bytes.items()
+                ),
+                f"{o.calm_right} right, {o.calm_not_right} not; p99 {_number(o.calm_p99)} ms",
+                _number(o.generator_late_p99),
+                f"{o.load_average:.1f}",
+            )
+            for o in overloads
+        ),
+    )  # fmt: skip
 
 
 def word_of(reached: bool | None) -> str:

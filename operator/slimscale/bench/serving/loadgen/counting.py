@@ -11,6 +11,7 @@ from slimscale.bench.serving.loadgen.job import Answered, Job
 __all__ = ["MICROS", "Loop"]
 
 _REFUSED: Final = (429, 503)
+_EXPIRED: Final = 504
 MICROS: Final = 1e6
 IN_TIME_SECONDS: Final = 1.0
 """Of an open loop's answers only these count as throughput: what comes later helps nobody."""
@@ -73,12 +74,14 @@ class Loop:
             answered.in_time += timed and micros <= IN_TIME_SECONDS * MICROS
             if timed:
                 answered.latencies_micros.append(micros)
+                answered.answer_micros.append(int((now - connection.sent) * MICROS))
         elif status in _REFUSED:
             answered.refused += 1
             if timed:
                 answered.refused_micros.append(int((now - connection.sent) * MICROS))
         else:
             answered.failed += 1
+            answered.expired += status == _EXPIRED
             answered.first_wrong = answered.first_wrong or f"{status}: {body[:200]!r}"
 
     def _count_lost(self, connection: Connection) -> None:

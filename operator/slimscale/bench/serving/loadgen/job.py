@@ -48,6 +48,8 @@ class Answered:
     """429 and 503."""
     failed: int = 0
     """Any other status."""
+    expired: int = 0
+    """504: taken, but its deadline passed. Counted as failed too."""
     lost: int = 0
     """The connection ended before the answer."""
     unanswered: int = 0
@@ -57,6 +59,8 @@ class Answered:
     """Right answers within a second to what was due in the window: an open loop's throughput."""
     window_seconds: float = 0.0
     refused_micros: list[int] = field(default_factory=list)
+    answer_micros: list[int] = field(default_factory=list)
+    """Right answers, from sending on: how late this generator was is not in it."""
     late_start_micros: list[int] = field(default_factory=list)
     """Open loop: how late this generator itself was, which the latencies include."""
     connections: int = 0
