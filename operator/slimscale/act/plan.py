@@ -68,7 +68,12 @@ def plan(
         return _hold(observation, target, known, context, memo)
     if mode is UpdateMode.INITIAL:
         words = "mode Initial changes new pods only"
-        return _finished(memo, known, _standing(observation, target, spec, words))
+        made = _finished(memo, known, _standing(observation, target, spec, words))
+        owner = observation.target.template_owner
+        if not owner:
+            return made
+        words = f"new pods of {owner} are made without our webhook; set updatePolicy.mode InPlace"
+        return replace(made, reason=Reason.TEMPLATE_OWNED.value, message=words)
     known = _count_foreign(observation, target, known, context)
     if known.foreign_changes >= MAX_FOREIGN_CHANGES:
         words = f"something else changed the values back {known.foreign_changes} times; change the"

@@ -79,6 +79,15 @@ def test_a_template_that_a_sliminference_owns_is_never_rolled_out_and_the_remedy
     assert "set updatePolicy.mode InPlace" in applied["message"]
 
 
+def test_mode_initial_never_reaches_new_pods_of_a_sliminference_and_says_so() -> None:
+    """They carry no label for the webhook."""
+    made, applied = planned(OWNED, pod_with(), mode="Initial")
+    assert (made.operations, applied["reason"]) == ((), Reason.TEMPLATE_OWNED)
+    assert "set updatePolicy.mode InPlace" in applied["message"]
+    _, applied = planned(SIDECAR, pod_with(), mode="Initial")
+    assert applied["reason"] == Reason.NOT_APPLIED
+
+
 def test_in_place_goes_on_beside_an_owned_template() -> None:
     made, _ = planned(OWNED, pod_with(), mode="InPlaceOrRollout")
     assert [type(o) for o in made.operations] == [ResizePod]
