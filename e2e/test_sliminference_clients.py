@@ -72,9 +72,9 @@ def test_asynchronous_inference(said: Any) -> None:
     ("case", "status", "word"),
     [
         ("unknown_model", "404", "other"),
-        ("unknown_input", "400", "picture"),
+        ("unknown_input", "400", "exactly these tensors: image"),
         ("wrong_shape", "400", "27"),
-        ("not_finite", "400", "image"),
+        ("not_finite", "400", "inputs[0].data"),
     ],
 )
 @pytest.mark.parametrize("script", CLIENTS)
