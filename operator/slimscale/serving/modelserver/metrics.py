@@ -73,7 +73,12 @@ class ModelServerMetrics:
         )  # fmt: skip
         self._of_model: dict[str, _OfModel] = {}
         registry.register(_Contract(recorder))
+        recorder.costs_are_recorded(cpu=True, runqueue=False)
         registry.register(_Devices(readings))
+
+    def used_cpu(self, seconds: float) -> None:
+        """CPU that batches took; called from one thread alone."""
+        self.recorder.accumulator().cpu_seconds += seconds
 
     def ran(self, model: str, *, rows: int, seconds: float, threads: int) -> None:
         """A batch has run and is answered. For the contract a row is the task, so that rows a second are what grows.
@@ -119,6 +124,7 @@ class _Contract(Collector):
             ("tasks_total", figures.task.count),
             ("tasks_outstanding", figures.outstanding),
             ("threads_applied", figures.threads_applied),
+            ("task_cpu_seconds_total", figures.cpu_seconds),
             ("cpu_quota_cores", cgroup.quota_cores),
             ("cpu_usage_seconds_total", cgroup.usage_seconds),
             ("cpu_periods_total", cgroup.periods),

@@ -92,8 +92,7 @@ def parse_request(
     if len(expected) == 1:
         tensor = usual_tensor(document, expected[0], binary)
         if tensor is not None and (max_rows is None or tensor.array.shape[0] <= max_rows):
-            rows = tensor.array.shape[0]
-            return InferRequest(document.get("id") or None, (tensor,), rows, (), False)
+            return _with_wishes(document, tensor)
     parameters = _parameters(document, "parameters")
     entries = _list(document, "inputs")
     if not entries:
@@ -118,6 +117,15 @@ def parse_request(
     return InferRequest(
         request_id or None, tuple(inputs), rows, _outputs(document, default), default
     )
+
+
+def _with_wishes(document: dict[str, Any], tensor: Tensor) -> InferRequest:
+    default = False
+    if "parameters" in document:
+        default = _flag(_parameters(document, "parameters"), "binary_data_output", "parameters")
+    outputs = _outputs(document, default) if "outputs" in document else ()
+    rows = tensor.array.shape[0]
+    return InferRequest(document.get("id") or None, (tensor,), rows, outputs, default)
 
 
 def _object(text: bytes) -> dict[str, Any]:
@@ -250,6 +258,9 @@ def _outputs(document: dict[str, Any], default: bool) -> tuple[OutputWish, ...]:
         field = f"outputs[{index}]"
         if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
             raise InvalidRequest(f"{field}.name: not a string")
+        if "parameters" not in entry:
+            wishes.append(OutputWish(entry["name"], default))
+            continue
         parameters = _parameters(entry, f"{field}.parameters")
         if parameters.get("classification"):
             raise InvalidRequest(f"{field}.parameters.classification: not served; take the scores")

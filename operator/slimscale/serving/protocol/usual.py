@@ -13,13 +13,13 @@ from slimscale.serving.protocol.tensors import DATATYPES, Array, Tensor, all_fin
 __all__ = ["usual_tensor"]
 
 _LONGEST_ID = 1024
-_USUAL_FIELDS = frozenset(("id", "inputs"))
+_USUAL_FIELDS = frozenset(("id", "inputs", "outputs", "parameters"))
 _USUAL_JSON = frozenset(("name", "datatype", "shape", "data"))
 _USUAL_BINARY = frozenset(("name", "datatype", "shape", "parameters"))
 
 
 def usual_tensor(document: dict[str, Any], spec: TensorSpec, binary: memoryview) -> Tensor | None:
-    """The only tensor of a request that has an id at most besides. None: look closely.
+    """The only tensor of a request; what else the request says is not looked at. None: look closely.
 
     `binary`: what follows the JSON, if anything.
     """
