@@ -7,7 +7,8 @@ from typing import Any
 from slimscale.bench.markdown import table
 from slimscale.bench.serving.judge import Claim
 from slimscale.bench.serving.neutral import Verdict
-from slimscale.bench.serving.overload import CALM_SECONDS, CALM_SHARE, OVER, Overload
+from slimscale.bench.serving.overload import Overload
+from slimscale.bench.serving.overload_table import OVERLOAD_WORDS, number, overload_table
 from slimscale.bench.serving.records import Cell
 from slimscale.bench.serving.summary import Figure, Summary
 
@@ -56,7 +57,7 @@ def page(
             _verdicts(verdicts),
         ]
     if overloads:
-        parts += ["## Overload", _OVERLOAD_WORDS, _overloads(overloads)]
+        parts += ["## Overload", OVERLOAD_WORDS, overload_table(overloads)]
     parts += [
         "## CPU a request",
         "Microseconds of CPU of all processes of a system, by process; medians. The load generator"
@@ -91,47 +92,6 @@ _BURST_WORDS = (
 )
 
 
-_OVERLOAD_WORDS = (
-    "`slimscale bench serving --overload`. Poisson arrivals at"
-    f" {OVER:g} times what the system answers with 64 clients; each request names a deadline. *kept*:"
-    " right answers within it, by the client's clock from sending on, of all that were not refused."
-    " Memory: resident, MiB, in the second and in the last quarter of the time. *afterwards*: the"
-    f" first {CALM_SECONDS:g} s after it, at {CALM_SHARE:.0%} of the capacity."
-)
-
-
-def _overloads(overloads: Sequence[Overload]) -> str:
-    return table(
-        (
-            "system", "seconds", "deadline, ms", "capacity/s", "offered/s", "right/s", "kept",
-            "answer p99, ms", "refused", "refusal p50/p99, ms", "memory", "afterwards",
-            "generator late p99, ms", "load average",
-        ),
-        (
-            (
-                o.system,
-                f"{o.seconds:g}",
-                f"{o.deadline:g}",
-                _number(o.capacity_per_second),
-                _number(o.offered_per_second),
-                _number(o.right_per_second),
-                f"{o.kept_share:.2%}",
-                _number(o.accepted_p99),
-                str(o.refused),
-                f"{_number(o.refused_p50)}/{_number(o.refused_p99)}",
-                ", ".join(
-                    f"{role} {o.settled_bytes[role] / 2**20:.0f} to {size / 2**20:.0f}"
-                    for role, size in o.last_bytes.items()
-                ),
-                f"{o.calm_right} right, {o.calm_not_right} not; p99 {_number(o.calm_p99)} ms",
-                _number(o.generator_late_p99),
-                f"{o.load_average:.1f}",
-            )
-            for o in overloads
-        ),
-    )  # fmt: skip
-
-
 def word_of(reached: bool | None) -> str:
     return "not measured" if reached is None else "yes" if reached else "**no**"
 
@@ -155,12 +115,6 @@ def _what_ran(ran: dict[str, Any]) -> str:
     )
 
 
-def _number(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2g}"
-
-
 def _latencies(summary: Summary, loads: Sequence[str], missing: dict[str, str]) -> str:
     opened = not loads[0].startswith("closed")
     rows: list[list[str]] = []
@@ -171,8 +125,8 @@ def _latencies(summary: Summary, loads: Sequence[str], missing: dict[str, str]) 
                 row.append("-")
                 continue
             measures = ("p50", "p99", "p999") if opened else ("p50", "p99")
-            times = "/".join(_number(summary.value(system, load, name)) for name in measures)
-            row.append(f"{_number(summary.value(system, load, 'per_second'))}; {times}")
+            times = "/".join(number(summary.value(system, load, name)) for name in measures)
+            row.append(f"{number(summary.value(system, load, 'per_second'))}; {times}")
         rows.append(row)
     for name, why in missing.items():
         if name not in summary.systems:
@@ -192,7 +146,7 @@ def _verdicts(verdicts: Sequence[Verdict]) -> str:
                 row.append("-")
                 continue
             rate, p50, p99 = (
-                _number(median(getattr(v, name) for v in found))
+                number(median(getattr(v, name) for v in found))
                 for name in ("completed_per_second", "p50", "p99")
             )
             passed = sum(v.passed for v in found)
@@ -267,7 +221,7 @@ def _spread(summary: Summary) -> str:
 def _range(figure: Figure | None) -> str:
     if figure is None:
         return "-"
-    return f"{_number(figure.least)} to {_number(figure.most)}"
+    return f"{number(figure.least)} to {number(figure.most)}"
 
 
 def _ratios(summary: Summary, loads: Sequence[str]) -> str:
