@@ -18,7 +18,7 @@ from e2e.cluster import kind
 from e2e.cluster.host import HostLacks
 from e2e.demo.__main__ import machine
 from e2e.demo_inference.report import counts, draw, markdown, record, timeline_table
-from e2e.demo_inference.verdict import Look, Story, busy_moment, failures, slices
+from e2e.demo_inference.verdict import Look, Story, attainment, busy_moment, failures, slices
 from e2e.kubectl import Kubectl
 from e2e.load.plan import make_plan
 from e2e.load.pod import LoadPod
@@ -63,6 +63,7 @@ class Demo:
         self._looks: list[Look] = []
         self._killed = ""
         self._killed_at = float("nan")
+        self._slo = float("nan")
 
     def set_the_scene(self) -> None:
         """Cluster, images, operator by the chart, the SlimInference of examples/."""
@@ -88,6 +89,7 @@ class Demo:
         self._say("kubectl apply examples/sliminference.yaml")
         example: dict[str, Any] = yaml.safe_load((ROOT / "examples/sliminference.yaml").read_text())
         example["spec"]["scaling"] |= SCALING
+        self._slo = float(example["spec"]["slo"]["latencyMilliseconds"])
         self._kubectl.apply(example)
         self._inference.wait_ready()
         self._console.rule("the scene is set; the story's clock starts")
@@ -118,6 +120,8 @@ class Demo:
             looks=tuple(self._looks),
             killed=self._killed,
             killed_at_seconds=self._killed_at,
+            slo_milliseconds=self._slo,
+            attainment=attainment(run.ended, self._slo),
             decisions=tuple(
                 f"{decision['pool']}: {decision['fromReplicas']} to {decision['toReplicas']}:"
                 f" {decision.get('reason', '')}"
@@ -161,6 +165,10 @@ class Demo:
         self._console.print(f"[dim]{self._now():6.1f} s[/] {text}", highlight=False)
 
 
+def _words(settings: dict[str, int]) -> str:
+    return ", ".join(f"`{name}` {value}" for name, value in settings.items())
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the story; print the table, draw the picture; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m e2e.demo_inference", description=__doc__)
@@ -192,7 +200,8 @@ def main(arguments: list[str] | None = None) -> int:
     (given.out / "demo-inference.json").write_text(json.dumps(record(story), indent=1) + "\n")
     how = (
         f"{given.minutes:g} minutes of `{TRACE.name}` squeezed to {given.rate:g} requests a second"
-        f" in the mean, {given.rows} images each, on the two pools of `examples/sliminference.yaml`."
+        f" in the mean, {given.rows} images each, on the two pools of `examples/sliminference.yaml`,"
+        f" with shorter windows for scaling ({_words(SCALING)}), so that minutes show both directions."
     )
     (given.out / "demo-inference.md").write_text(markdown(story, where=machine(), how=how))
     console.print(timeline_table(story))

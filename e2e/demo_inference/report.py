@@ -34,7 +34,8 @@ def counts(story: Story) -> str:
     return (
         f"{counted.planned} requests: {counted.right} right, {counted.lost} lost,"
         f" {counted.doubled} doubled, {counted.wrong} wrong, {counted.refused} refused;"
-        f" p50 {counted.p50:.1f} ms, p99 {counted.p99:.0f} ms, longest {counted.longest:.0f} ms"
+        f" p50 {counted.p50:.1f} ms, p99 {counted.p99:.0f} ms, longest {counted.longest:.0f} ms,"
+        f" {100 * story.attainment:.1f} % within the SLO of {story.slo_milliseconds:g} ms"
     )
 
 

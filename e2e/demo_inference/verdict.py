@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from e2e.load.tally import RIGHT, Ended, Tally, percentile
 
-__all__ = ["Look", "Slice", "Story", "busy_moment", "failures", "slices"]
+__all__ = ["Look", "Slice", "Story", "attainment", "busy_moment", "failures", "slices"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,9 @@ class Story:
     killed: str
     """Name of the pod; empty where none was there to kill."""
     killed_at_seconds: float
+    slo_milliseconds: float
+    attainment: float
+    """Share of all requests that were answered rightly within the SLO."""
     decisions: tuple[str, ...] = ()
     """What the operator says about its last steps."""
 
@@ -80,6 +83,12 @@ def slices(
             )
         )
     return tuple(found)
+
+
+def attainment(ended: Sequence[Ended], slo_milliseconds: float) -> float:
+    """Of all requests; 0 of none."""
+    met = sum(one.outcome == RIGHT and one.milliseconds <= slo_milliseconds for one in ended)
+    return met / len(ended) if ended else 0.0
 
 
 def busy_moment(arrivals: Sequence[float], after_seconds: float) -> float:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from e2e.demo_inference.report import counts, draw, markdown, record, timeline_table
-from e2e.demo_inference.verdict import Look, Story, busy_moment, failures, slices
+from e2e.demo_inference.verdict import Look, Story, attainment, busy_moment, failures, slices
 from e2e.load.tally import Ended, Tally
 
 ENDED = [
@@ -24,7 +24,7 @@ LOOKS = [
 ]
 CUTS = slices(ENDED, LOOKS, seconds=20.0, slice_seconds=10.0)
 COUNTED = Tally(4, 4, 0, 0, 0, 0, 0, 20.0, 30.0, 30.0, ())
-GOOD = Story(COUNTED, CUTS, tuple(LOOKS), "pod-1", 10.0, ("small: 1 to 2: load",))
+GOOD = Story(COUNTED, CUTS, tuple(LOOKS), "pod-1", 10.0, 25.0, 0.5, ("small: 1 to 2: load",))
 
 
 def test_a_slice_tells_rate_latency_widths_and_replicas_of_its_time() -> None:
@@ -91,3 +91,9 @@ def test_the_pod_is_killed_while_requests_come() -> None:
         == 19.0
     )
     assert busy_moment(arrivals, 19.95) == 19.95
+
+
+def test_only_right_answers_in_time_attain_the_slo() -> None:
+    assert attainment(ENDED, 20.0) == 0.5
+    assert attainment([], 20.0) == 0.0
+    assert "50.0 % within the SLO of 25 ms" in counts(GOOD)
