@@ -33,8 +33,9 @@ class CpuMeter:
             self._mark = self._cpu_seconds()
         self._running += 1
 
-    def ended(self) -> None:
+    def ended(self, own_seconds: float = 0.0) -> None:
+        """`own_seconds`: CPU of the event loop's thread that went into this batch."""
         self._running -= 1
         now = self._cpu_seconds()
-        self._add(max(0.0, now - self._mark))
+        self._add(max(0.0, now - self._mark) + own_seconds)
         self._mark = now

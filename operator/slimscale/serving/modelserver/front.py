@@ -13,6 +13,7 @@ from slimscale.serving.headers import COMPUTE_MILLISECONDS, INFERENCE_HEADER_LEN
 from slimscale.serving.http.messages import Request, Response
 from slimscale.serving.modelserver.instances import Batch, Model
 from slimscale.serving.modelserver.metrics import ModelServerMetrics
+from slimscale.serving.modelserver.occupancy import Occupancy
 from slimscale.serving.modelserver.repository import MOST_INSTANCES, Repository
 from slimscale.serving.modelserver.runtime import ModelFault
 from slimscale.serving.protocol.errors import InvalidRequest, error_response
@@ -47,8 +48,8 @@ class Front:
         self._live = live
         self._ready = ready
         self._device = device
-        self.rows_inside = 0
-        """Rows waiting or running."""
+        self.occupancy = Occupancy(now=time.monotonic, threads=lambda: repository.threads)
+        """Rows waiting or running, over time."""
 
     def handle(self, request: Request) -> Response | Coroutine[Any, Any, Response]:
         """A short batch is answered within this call; all else in a task."""
@@ -135,7 +136,11 @@ class Front:
             return self._guarded(endpoint, self._infer_large(model, model.metadata, request))
         job = _read(model.metadata, request)
         handed = time.perf_counter() - began
-        batch = model.infer_at_once(job.asked.inputs)
+        self.occupancy.entered(job.asked.rows)
+        try:
+            batch = model.infer_at_once(job.asked.inputs)
+        finally:
+            self.occupancy.left(job.asked.rows)
         if batch is None:
             return self._guarded(endpoint, self._infer_later(model, job, handed))
         return self._answered(model.name, job, batch, handed)
@@ -149,11 +154,11 @@ class Front:
         return await self._infer_later(model, job, time.perf_counter() - began)
 
     async def _infer_later(self, model: Model, job: "_Job", handed: float) -> Response:
-        self.rows_inside += job.asked.rows
+        self.occupancy.entered(job.asked.rows)
         try:
             batch = await model.infer(job.asked.inputs)
         finally:
-            self.rows_inside -= job.asked.rows
+            self.occupancy.left(job.asked.rows)
         return self._answered(model.name, job, batch, handed)
 
     def _answered(self, name: str, job: "_Job", batch: Batch, handed: float) -> Response:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from slimscale.serving.modelserver.cpu_meter import CpuMeter
 from slimscale.serving.modelserver.inline import Inline, ShortRuns
 from slimscale.serving.modelserver.runtime import ModelFault, Opened, run_rows
 from slimscale.serving.protocol.metadata import ModelMetadata
@@ -53,9 +54,10 @@ class Instance:
 class Model:
     """Instances of one model, idle and busy. Used from the event loop alone."""
 
-    def __init__(self, name: str, inline: Inline) -> None:
+    def __init__(self, name: str, inline: Inline, meter: CpuMeter) -> None:
         self.name = name
         self._inline = inline
+        self._meter = meter
         self.metadata: ModelMetadata | None = None
         self.instances: list[Instance] = []
         """Loaded and warm; retired ones are not among them."""
@@ -109,6 +111,7 @@ class Model:
         except BaseException:
             self._inline.leave()
             raise
+        self._meter.began()
         loop = asyncio.get_running_loop()
         work = loop.run_in_executor(instance.executor, instance.run, inputs)
         work.add_done_callback(lambda _: self._ended(instance))
@@ -128,9 +131,15 @@ class Model:
         expected = instance.runs.expected(inputs[0].array.shape[0])
         if instance.opened.on_gpu or not self._inline.allows(expected, now=time.monotonic()):
             return None
-        return instance.run(inputs)
+        self._meter.began()
+        before = time.thread_time()
+        try:
+            return instance.run(inputs)
+        finally:
+            self._meter.ended(own_seconds=time.thread_time() - before)
 
     def _ended(self, instance: Instance) -> None:
+        self._meter.ended()
         self._inline.leave()
         self._free(instance)
 

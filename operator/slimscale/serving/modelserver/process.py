@@ -67,7 +67,7 @@ class ModelServerProcess:
             device=lambda: document(self.device.readings),
         )
         self._recorder.threads_applied = lambda: self.repository.threads
-        self._recorder.outstanding = lambda: self._front.rows_inside
+        self._recorder.outstanding = self._front.occupancy.outstanding
         self._missing: dict[str, str] = {}
         """Models of `preload` that are not loaded yet, with the reason."""
         self._was_ready = False

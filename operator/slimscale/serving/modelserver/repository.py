@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import monotonic
 
+from slimscale.serving.modelserver.cpu_meter import CpuMeter, cpu_beside_this_thread
 from slimscale.serving.modelserver.inline import Inline
 from slimscale.serving.modelserver.instances import Instance, Model
 from slimscale.serving.modelserver.metrics import ModelServerMetrics
@@ -24,7 +25,7 @@ class Repository:
     """Models by name, in `directory`/<model>/model.onnx.
 
     Loading happens in a thread of its own, one model after another: sessions of several models at
-    once would make each other slow and blur what memory each takes.
+    once would make each other slow and blur what memory each takes. Made in the event loop's thread.
     """
 
     def __init__(self, metrics: ModelServerMetrics, *, threads: int) -> None:
@@ -32,6 +33,7 @@ class Repository:
         self.threads = threads
         """Of each session, as last applied."""
         self._inline = Inline()
+        self._meter = CpuMeter(cpu_beside_this_thread(), metrics.used_cpu)
         self._metrics = metrics
         self._names: frozenset[str] = frozenset()
         self._directory = Path("/models")
@@ -45,7 +47,7 @@ class Repository:
         self._warm_rows = sorted(set(warm_rows))
         self._names = frozenset(names)
         for name in names:
-            self.models.setdefault(name, Model(name, self._inline))
+            self.models.setdefault(name, Model(name, self._inline, self._meter))
         for name in set(self.models) - self._names:
             if not self.models[name].instances:
                 del self.models[name]
