@@ -44,7 +44,7 @@ class ClientConnection(asyncio.Protocol):
     """Made by ClientPool. `exchange` writes a whole request and gives a future of its answer."""
 
     __slots__ = (
-        "_answer", "_body", "_body_bytes", "_body_limit", "_header_limit", "_headers",
+        "_answer", "_body", "_body_bytes", "_body_limit", "_deadline", "_header_limit", "_headers",
         "_headers_done", "_loop", "_over", "_parser", "_raw_headers", "_timer", "_transport",
         "_unfinished_bytes", "_until_close", "_whole", "idle_since", "on_header", "reused",
     )  # fmt: skip
@@ -63,7 +63,9 @@ class ClientConnection(asyncio.Protocol):
         """The answer has come in whole; it is handed over once the parser is done with it."""
         self._over = False
         """Nothing more may come or go on this connection."""
+        self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        """Outlives its exchange: a timer for each would cost more than one look for nothing."""
         self._body_limit = body_limit
         self._header_limit = header_limit
         self.idle_since = 0.0
@@ -109,7 +111,12 @@ class ClientConnection(asyncio.Protocol):
             transport.write(b"".join(parts))
         else:
             transport.writelines(parts)
-        self._timer = self._loop.call_at(deadline, self._expire)
+        self._deadline = deadline
+        timer = self._timer
+        if timer is None or timer.when() > deadline:
+            if timer is not None:
+                timer.cancel()
+            self._timer = self._loop.call_at(deadline, self._expire)
 
     def close(self) -> None:
         if self._transport is not None:
@@ -122,11 +129,15 @@ class ClientConnection(asyncio.Protocol):
     def _settled(self, answer: "asyncio.Future[ClientResponse]") -> None:
         if answer.cancelled() and answer is self._answer:
             self._answer = None
-            self._stop_timer()
             self.abort()
 
     def _expire(self) -> None:
         self._timer = None
+        if self._answer is None:
+            return
+        if self._deadline > self._loop.time():  # of a later exchange
+            self._timer = self._loop.call_at(self._deadline, self._expire)
+            return
         self._fail("no answer by the deadline", late=True)
         self.abort()  # its answer may still come, and must not meet the next request
 
@@ -137,7 +148,6 @@ class ClientConnection(asyncio.Protocol):
 
     def _fail(self, message: str, *, late: bool = False) -> None:
         answer, self._answer = self._answer, None
-        self._stop_timer()
         if answer is not None and not answer.done():
             answer.set_exception(
                 ExchangeFailed(message, sent=True, late=late, answered=self._headers_done)
@@ -149,6 +159,7 @@ class ClientConnection(asyncio.Protocol):
         self._transport = transport  # type: ignore[assignment]  # a stream's transport
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
         self._fail(f"the connection was lost: {exc or 'closed by the other side'}")
 
     def eof_received(self) -> bool:
@@ -224,7 +235,6 @@ class ClientConnection(asyncio.Protocol):
     def _complete(self, response: ClientResponse) -> None:
         answer, self._answer = self._answer, None
         self._whole = None
-        self._stop_timer()
         if self._over:
             self.abort()
         if answer is not None and not answer.done():
