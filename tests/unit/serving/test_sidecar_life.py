@@ -149,7 +149,7 @@ async def test_drain_is_not_ready_first_takes_requests_for_a_while_and_loses_non
     tmp_path: Path,
 ) -> None:
     server = FakeModelServer("digits-w100")
-    async with with_sidecar(tmp_path, server, settings={"drain_grace_seconds": 0.2}) as (
+    async with with_sidecar(tmp_path, server, settings={"drain_grace_seconds": 1.0}) as (
         sidecar,
         asker,
     ):
