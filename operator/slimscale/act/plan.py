@@ -69,11 +69,7 @@ def plan(
     if mode is UpdateMode.INITIAL:
         words = "mode Initial changes new pods only"
         made = _finished(memo, known, _standing(observation, target, spec, words))
-        owner = observation.target.template_owner
-        if not owner:
-            return made
-        words = f"new pods of {owner} are made without our webhook; set updatePolicy.mode InPlace"
-        return replace(made, reason=Reason.TEMPLATE_OWNED.value, message=words)
+        return _reaching_new_pods(made, observation.target.template_owner)
     known = _count_foreign(observation, target, known, context)
     if known.foreign_changes >= MAX_FOREIGN_CHANGES:
         words = f"something else changed the values back {known.foreign_changes} times; change the"
@@ -94,6 +90,16 @@ def plan(
         reason=draft.reason,
         message=draft.message[:512],
     )
+
+
+def _reaching_new_pods(made: Plan, template_owner: str) -> Plan:
+    """Says so where new pods come from a template that our webhook does not see."""
+    if not template_owner:
+        return made
+    words = (
+        f"new pods of {template_owner} are made without our webhook; set updatePolicy.mode InPlace"
+    )
+    return replace(made, reason=Reason.TEMPLATE_OWNED.value, message=words)
 
 
 def _in_place(
