@@ -94,13 +94,15 @@ class DelayModel:
 def batch_cap(candidate: Candidate, request: RequestView, *, max_batch_rows: int) -> int:
     """The largest power of two of rows whose batch still ends in time; at least the request's own.
 
-    In time is before the deadline and the SLO, whichever comes first.
+    In time is before the deadline and the SLO, whichever comes first. However long the request has to
+    wait, half of that time is the batch's: smaller batches work a queue off more slowly, so that the
+    next request would wait longer and its batch be smaller still.
     """
     least = max(1, request.rows)
     budget = min(request.deadline_seconds, request.slo_seconds)
     time = candidate.time
     start = candidate.expected_seconds - candidate.service_seconds
-    slack = budget - start - time.base_seconds
+    slack = max(budget - start, budget / 2.0) - time.base_seconds
     cap = 1
     while 2 * cap <= max_batch_rows and 2 * cap * time.row_seconds <= slack:
         cap *= 2

@@ -177,8 +177,14 @@ def test_the_cap_is_the_largest_batch_that_ends_in_time(slo: float, cap: int) ->
     assert sed(pod("a", seen), slo=slo).batch_cap == cap  # base 2 ms + 4 ms a row
 
 
+@pytest.mark.parametrize(("backlog", "cap"), [(0.0, 16), (0.03, 16), (0.07, 8), (0.2, 8), (9.0, 8)])
+def test_a_queue_does_not_shrink_the_batches_that_work_it_off(backlog: float, cap: int) -> None:
+    seen = PodTelemetry(widths=(width_telemetry(WIDEST),), backlog_seconds=backlog)
+    assert sed(pod("a", seen), slo=0.1).batch_cap == cap  # base 2 ms + 4 ms a row
+
+
 def test_the_cap_is_never_below_the_requests_own_rows() -> None:
-    assert sed(pod("a", telemetry(backlog=9.0)), rows=20).batch_cap == 20
+    assert sed(pod("a", telemetry(backlog=9.0)), rows=20, slo=0.007).batch_cap == 20
 
 
 def slow_once(seconds: float) -> PodTelemetry:
