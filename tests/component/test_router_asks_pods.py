@@ -70,24 +70,34 @@ async def test_a_pod_that_is_not_ready_is_asked_too_and_its_silence_costs_it_not
     tmp_path: Path,
 ) -> None:
     """One that has lost its GPU says so there; one that starts has no port yet."""
-    async with fake_sidecar("a") as lost, fake_sidecar("b") as starts:
+    async with (
+        fake_sidecar("a") as lost, fake_sidecar("b") as starts, fake_sidecar("c") as serves,
+    ):  # fmt: skip
         lost.telemetry = replace(telemetry(), device_lost=True)
         async with running_router(
             tmp_path, telemetryPollSeconds=0.05, ejectAfterFailures=1
         ) as router:
             await starts.kill()
-            router.router.set_endpoints(
-                {one.name: replace(one.endpoint(), ready=False) for one in (lost, starts)}
-            )
-            await until(lambda: lost.polls >= 3)
+            unready = {one.name: replace(one.endpoint(), ready=False) for one in (lost, starts)}
+            router.router.set_endpoints(unready | {"c": serves.endpoint()})
+            await until(lambda: lost.polls >= 3 and serves.polls >= 3)
             state = await router.state()
-            [told, silent] = state.pods
+            [told, silent, _] = state.pods
             assert told.telemetry is not None
             assert told.telemetry.device_lost
             assert (silent.telemetry, silent.ejected) == (None, False)
-            router.set_pods(lost)
-            polls = lost.polls
-            await until(lambda: lost.polls > polls)
+
+
+async def test_a_pod_that_becomes_ready_is_asked_at_once_whatever_it_said_before(
+    tmp_path: Path,
+) -> None:
+    """Before, its models were cold."""
+    async with fake_sidecar("a") as pod, running_router(tmp_path) as router:
+        router.router.set_endpoints({"a": replace(pod.endpoint(), ready=False)})
+        await until(lambda: pod.polls == 1)
+        await router.told_by(pod)
+        router.set_pods(pod)
+        await until(lambda: pod.polls == 2)
 
 
 async def test_the_state_tells_the_percentile_that_was_asked_for(tmp_path: Path) -> None:

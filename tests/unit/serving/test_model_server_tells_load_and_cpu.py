@@ -2,14 +2,22 @@
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from slimscale.observe.exposition import read_page
+from slimscale.serving.modelserver import front
 from slimscale.serving.modelserver.cpu_meter import CpuMeter, cpu_beside_this_thread
+from slimscale.serving.modelserver.inline import Inline
+from slimscale.serving.modelserver.instances import Batch, Instance, Model
 from slimscale.serving.modelserver.occupancy import Occupancy
+from slimscale.serving.protocol import Tensor
 from tests.support.model_servers import with_model_server
 
 
@@ -102,6 +110,74 @@ def test_the_event_loop_s_own_time_is_not_the_batches() -> None:
     thread.join()
     assert own < 0.05
     assert beside() - before >= 0.1
+
+
+class Meter:
+    """In place of a CpuMeter: what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.own_seconds = 0.0
+
+    def began(self) -> None:
+        self.told.append("began")
+
+    def ended(self, own_seconds: float = 0.0) -> None:
+        self.told.append("ended")
+        self.own_seconds += own_seconds
+
+
+class Busy:
+    """An instance whose batches take 50 ms of CPU on the thread that runs them."""
+
+    retired = False
+    opened = SimpleNamespace(on_gpu=False, metadata=None)
+    runs = SimpleNamespace(expected=lambda _rows: 0.001)
+
+    def __init__(self) -> None:
+        self.executor = ThreadPoolExecutor(1)
+
+    def run(self, _inputs: Any) -> Batch:
+        until = time.thread_time() + 0.05
+        while time.thread_time() < until:
+            pass
+        return Batch([], 0.05)
+
+    def close(self) -> None:
+        self.executor.shutdown(wait=False)
+
+
+async def test_batches_in_a_thread_and_on_the_loop_are_both_metered() -> None:
+    meter = Meter()
+    model = Model("m", Inline(), cast(CpuMeter, meter))
+    model.replace([cast(Instance, Busy())])
+    rows = [Tensor("image", "FP32", np.zeros((1, 2), np.float32))]
+    await model.infer(rows)
+    assert (meter.told, meter.own_seconds) == (["began", "ended"], 0.0)
+    assert model.infer_at_once(rows) is not None
+    assert meter.told == ["began", "ended"] * 2
+    assert meter.own_seconds >= 0.05
+    model.replace([])
+
+
+async def test_rows_count_as_inside_while_their_batch_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, int]] = []
+
+    class Seen(Occupancy):
+        def entered(self, rows: int) -> None:
+            seen.append(("in", rows))
+
+        def left(self, rows: int) -> None:
+            seen.append(("out", rows))
+
+    monkeypatch.setattr(front, "Occupancy", Seen)
+    async with with_model_server(tmp_path) as (_, asks):
+        for _ in range(12):
+            await asks.infer([1.0, 2.0])
+    assert len(seen) >= 24
+    assert set(zip(seen[::2], seen[1::2], strict=True)) == {(("in", 2), ("out", 2))}
 
 
 @pytest.mark.parametrize("batches", [1, 12])
