@@ -36,7 +36,6 @@ class Answers:
         pairs = ((names.POD, pod.encode()), (names.POOL, pool.encode()))
         self._own_headers = tuple(pair for pair in pairs if pair[1])
         self._metrics = metrics
-        self._answered = metrics.requests.labels("200")
         self._of_model: dict[str, _ModelMetrics] = {}
 
     def write(
@@ -83,6 +82,6 @@ class Answers:
             answered += 1
             if not finite:
                 self._metrics.non_finite.inc()
-        self._answered.inc(answered)
+        self._metrics.answered(200, answered)
         metrics.rows.observe(rows)
         metrics.compute.observe(compute)

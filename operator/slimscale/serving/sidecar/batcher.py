@@ -148,7 +148,7 @@ class Batcher:
 
         def withdraw() -> None:
             if self.queues.remove(key, entry):
-                self._metrics.rejected.labels("ClientGone").inc()
+                self._metrics.refused("ClientGone")
                 self._rest()
 
         return withdraw

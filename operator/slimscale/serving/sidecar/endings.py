@@ -117,8 +117,8 @@ class Endings:
 
     def reject(self, entry: Entry[Pending], status: int, reason: str, message: str) -> None:
         if entry.item.settle(error_response(status, message)):
-            self._metrics.rejected.labels(reason).inc()
-            self._metrics.requests.labels(str(status)).inc()
+            self._metrics.refused(reason)
+            self._metrics.answered(status)
 
     def expire(self, now: float) -> None:
         """Answer what has passed its deadline, queued or about to run again."""

@@ -100,7 +100,7 @@ class Front:
         try:
             return self._take(request, endpoint)
         except InvalidRequest as error:
-            self._metrics.rejected.labels("Invalid").inc()
+            self._metrics.refused("Invalid")
             return self._refused(error_response(error.status, str(error)))
 
     def _take(self, request: Request, endpoint: Endpoint) -> Response | Deferred[Response]:
@@ -120,7 +120,7 @@ class Front:
         rows = (peek_rows(request.body) or 1) if batcher.queues.live else 1
         judged = batcher.judge(model, rows, size, deadline)
         if isinstance(judged, Refusal):
-            self._metrics.rejected.labels(judged.reason).inc()
+            self._metrics.refused(judged.reason)
             return self._refused(judged.response())
         batching = batcher.batching
         parsed = parse_request(
@@ -158,7 +158,7 @@ class Front:
             )
 
     def _refused(self, response: Response) -> Response:
-        self._metrics.requests.labels(str(response.status)).inc()
+        self._metrics.answered(response.status)
         return response
 
     def _budget_seconds(self, request: Request) -> float:

@@ -94,3 +94,20 @@ class SidecarMetrics:
             "slimscale_sidecar_config_faults", "Bad configuration files; the last good one stays.",
             registry=registry,
         )  # fmt: skip
+        self._by_status: dict[int, Counter] = {}
+        self._by_reason: dict[str, Counter] = {}
+
+    # A look-up by label costs more than the count, and most is counted when there is most to refuse.
+
+    def answered(self, status: int, count: int = 1) -> None:
+        found = self._by_status.get(status)
+        if found is None:
+            found = self._by_status[status] = self.requests.labels(str(status))
+        found.inc(count)
+
+    def refused(self, reason: str) -> None:
+        """Refused or given up. `reason`: one of a few words of ours."""
+        found = self._by_reason.get(reason)
+        if found is None:
+            found = self._by_reason[reason] = self.rejected.labels(reason)
+        found.inc()

@@ -147,8 +147,8 @@ class Sidecar:
         self.keeper.wake()
 
     def _refused(self, status: int) -> None:
-        self.metrics.rejected.labels("Http").inc()
-        self.metrics.requests.labels(str(status)).inc()
+        self.metrics.refused("Http")
+        self.metrics.answered(status)
 
 
 def _widest(config: SidecarConfig) -> str:
