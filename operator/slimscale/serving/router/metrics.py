@@ -3,7 +3,6 @@
 Labels are bounded: models, pools and classes of router.json, pods that are there, fixed words.
 """
 
-from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
@@ -14,6 +13,8 @@ from prometheus_client.core import (
     HistogramMetricFamily,
     Metric,
 )
+
+from slimscale.serving.histogram import Histogram
 
 __all__ = ["GAUGES", "Histogram", "RouterMetrics", "Surroundings"]
 
@@ -39,29 +40,6 @@ OVERHEAD_BOUNDS = (
     0.00005, 0.0001, 0.0002, 0.0003, 0.0005, 0.001, 0.0015, 0.003, 0.01, 0.05, 0.2,
 )  # fmt: skip
 _CODES = frozenset((200, 400, 404, 405, 408, 413, 415, 429, 431, 499, 500, 502, 503, 504))
-
-
-class Histogram:
-    """Counts by upper bound."""
-
-    __slots__ = ("bounds", "counts", "total")
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
-
-    def observe(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
-
-    def buckets(self) -> list[tuple[str, float]]:
-        names = [*(repr(bound) for bound in self.bounds), "+Inf"]
-        found, running = [], 0
-        for name, count in zip(names, self.counts, strict=True):
-            running += count
-            found.append((name, float(running)))
-        return found
 
 
 class Surroundings(Protocol):

@@ -24,9 +24,9 @@ class _ModelMetrics:
     __slots__ = ("compute", "queue", "rows")
 
     def __init__(self, metrics: SidecarMetrics, model: str) -> None:
-        self.queue = metrics.queue_seconds.labels(model)
-        self.rows = metrics.batch_rows.labels(model)
-        self.compute = metrics.compute_seconds.labels(model)
+        self.queue = metrics.queue_seconds.of(model)
+        self.rows = metrics.batch_rows.of(model)
+        self.compute = metrics.compute_seconds.of(model)
 
 
 class Answers:

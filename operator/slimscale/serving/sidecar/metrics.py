@@ -1,6 +1,8 @@
 """What the sidecar counts. Every label has few values; nothing that clients write becomes one."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from slimscale.serving.histogram import ModelHistograms
 
 __all__ = ["SidecarMetrics"]
 
@@ -20,7 +22,7 @@ _SECONDS = (
     2.0,
     8.0,
 )
-_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_ROWS = tuple(float(2**power) for power in range(11))
 
 
 class SidecarMetrics:
@@ -28,18 +30,20 @@ class SidecarMetrics:
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
-        self.queue_seconds = Histogram(
+        self.queue_seconds = ModelHistograms(
             "slimscale_sidecar_queue_seconds", "From a request's arrival to the start of its batch.",
-            ("model",), buckets=_SECONDS, registry=registry,
+            _SECONDS,
         )  # fmt: skip
-        self.compute_seconds = Histogram(
+        self.compute_seconds = ModelHistograms(
             "slimscale_sidecar_compute_seconds", "Of a batch, from sending it to its answer.",
-            ("model",), buckets=_SECONDS, registry=registry,
+            _SECONDS,
         )  # fmt: skip
-        self.batch_rows = Histogram(
+        self.batch_rows = ModelHistograms(
             "slimscale_sidecar_batch_rows", "Rows of the batches that ran.",
-            ("model",), buckets=_ROWS, registry=registry,
+            _ROWS,
         )  # fmt: skip
+        for histograms in (self.queue_seconds, self.compute_seconds, self.batch_rows):
+            registry.register(histograms)
         self.requests = Counter(
             "slimscale_sidecar_requests", "Inference requests answered, by status.", ("code",),
             registry=registry,
