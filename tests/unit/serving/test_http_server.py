@@ -102,6 +102,8 @@ async def test_expect_continue_is_answered_before_the_body() -> None:
         (b"GET / HTTP/1.1\r\nhost: a\r\nx: " + b"y" * 600 + b"\r\n\r\n", 431, b"512 bytes"),
         (b"GET /" + b"y" * 600 + b" HTTP/1.1\r\nhost: a\r\n\r\n", 431, b"512 bytes"),
         (b"GET / HTTP/1.1\r\nhost: a\r\n" + _HEADERS + b"\r\n", 431, b"20 headers"),
+        (b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n0\r\n" + _HEADERS,
+         431, b"20 headers"),
     ],
 )  # fmt: skip
 async def test_what_passes_a_limit_is_refused_by_name_and_closed(

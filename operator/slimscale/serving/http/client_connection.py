@@ -183,12 +183,20 @@ class ClientConnection(asyncio.Protocol):
         else:
             if self._whole is not None:
                 self._complete(self._whole)
-            elif not self._headers_done or self._raw_headers:
-                # Headers or trailers that do not end: the parser itself would collect them all.
-                self._unfinished_bytes += len(data)
-                if self._unfinished_bytes > self._header_limit:
-                    self._fail(f"headers of more than {self._header_limit} bytes")
-                    self.abort()
+            elif self._endless(len(data)):
+                self._fail(f"headers of more than {self._header_limit} bytes")
+                self.abort()
+
+    def _endless(self, size: int) -> bool:
+        """Headers, or trailers, that do not end: the parser itself would collect them all."""
+        if not self._headers_done:
+            self._unfinished_bytes += size
+            return self._unfinished_bytes > self._header_limit
+        return bool(self._raw_headers) and self._size(self._raw_headers) > self._header_limit
+
+    @staticmethod
+    def _size(raw: dict[bytes, bytes]) -> int:
+        return sum(map(len, raw)) + sum(map(len, raw.values()))
 
     # ---- httptools
 
@@ -204,11 +212,10 @@ class ClientConnection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         self._headers_done = True
         raw = self._raw_headers
-        if sum(map(len, raw)) + sum(map(len, raw.values())) > self._header_limit:
+        if self._size(raw) > self._header_limit:
             raise ValueError(f"headers of more than {self._header_limit} bytes")
         self._headers = {name.lower(): value for name, value in raw.items()}
         raw.clear()  # what comes now are trailers, which change nothing
-        self._unfinished_bytes = 0
         self._until_close = not (
             b"content-length" in self._headers or b"transfer-encoding" in self._headers
         )

@@ -154,11 +154,12 @@ class ServerConnection(asyncio.Protocol):
         if self._in_message:
             if not was_in_message:
                 self.deadline = self._loop.time() + self._server.limits.receive_seconds
-            # Headers or trailers that do not end: the parser itself would collect them all.
-            if not self._headers_done or self._raw_headers:
+            if not self._headers_done:  # the parser itself would collect one endless header
                 self._unfinished_bytes += len(data)
                 if self._unfinished_bytes > self._server.limits.header_bytes:
                     self._refusal = self._headers_too_large()
+            elif self._raw_headers and self._too_many(self._raw_headers):  # endless trailers
+                self._refusal = self._headers_too_large()
 
     def on_message_begin(self) -> None:
         self._in_message = True
@@ -176,15 +177,11 @@ class ServerConnection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self._headers_done = True
-        raw, limits = self._raw_headers, self._server.limits
-        if len(raw) > limits.header_count or (
-            len(self._target) + sum(map(len, raw)) + sum(map(len, raw.values()))
-            > limits.header_bytes
-        ):
+        raw = self._raw_headers
+        if self._too_many(raw):
             self._refuse(self._headers_too_large())
         self._headers = headers = {name.lower(): value for name, value in raw.items()}
         raw.clear()  # what comes now are trailers, which change nothing
-        self._unfinished_bytes = 0
         if b"host" not in headers and self._parser.get_http_version() == "1.1":
             self._refuse(self._server.refusal(400, "header Host is missing; HTTP/1.1 asks for it"))
         length = int(headers.get(b"content-length", b"0"))
@@ -235,6 +232,11 @@ class ServerConnection(asyncio.Protocol):
         return self._server.refusal(
             413, f"body of {length} bytes or more; at most {limit} are taken: send fewer rows"
         )
+
+    def _too_many(self, raw: dict[bytes, bytes]) -> bool:
+        limits = self._server.limits
+        size = len(self._target) + sum(map(len, raw)) + sum(map(len, raw.values()))
+        return size > limits.header_bytes or len(raw) > limits.header_count
 
     def _headers_too_large(self) -> Response:
         limits = self._server.limits
