@@ -117,7 +117,7 @@ def bench_serving(request: Request) -> bool:
 def _overload(
     request: Request, setting: Setting, payloads: dict[str, Path], journal: Journal
 ) -> None:
-    gate = Gate(request.lock, request.quiet, stretch_seconds=0.0)
+    gate = Gate(request.lock, request.quiet, pause_seconds=0.0)
     with Generator() as generator:
         for name in OVERLOADED:
             if request.systems and name not in request.systems:
@@ -128,6 +128,7 @@ def _overload(
                 seconds=request.overload_seconds, seed=request.seed, gate=gate,
             )  # fmt: skip
             journal.keep_overload(found)
+    gate.close()
 
 
 def _plan(request: Request) -> Plan:
