@@ -118,17 +118,19 @@ def _overload(
     request: Request, setting: Setting, payloads: dict[str, Path], journal: Journal
 ) -> None:
     gate = Gate(request.lock, request.quiet, pause_seconds=0.0)
-    with Generator() as generator:
-        for name in OVERLOADED:
-            if request.systems and name not in request.systems:
-                continue
-            system = build_system(name, setting)
-            found = overload(
-                system, generator, payload=payloads[system.dialect],
-                seconds=request.overload_seconds, seed=request.seed, gate=gate,
-            )  # fmt: skip
-            journal.keep_overload(found)
-    gate.close()
+    try:
+        with Generator() as generator:
+            for name in OVERLOADED:
+                if request.systems and name not in request.systems:
+                    continue
+                system = build_system(name, setting)
+                found = overload(
+                    system, generator, payload=payloads[system.dialect],
+                    seconds=request.overload_seconds, seed=request.seed, gate=gate,
+                )  # fmt: skip
+                journal.keep_overload(found)
+    finally:
+        gate.close()
 
 
 def _plan(request: Request) -> Plan:
