@@ -8,7 +8,7 @@ approximation (Robbins and Monro 1951): up by `step * q` for a miss, down by `st
 
 __all__ = ["Promises"]
 
-_KEPT_SHARE = 0.995
+_KEPT_SHARE = 0.998
 _STEP = 0.05
 _FIRST, _LEAST, _MOST = 1.25, 1.0, 4.0
 _SHORTEST_SECONDS = 0.01
