@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from e2e.cluster.pins import KARPENTER, NODE_AUTOSCALER
+from e2e.cluster.pins import KARPENTER, KWOK, NODE_AUTOSCALER
 from e2e.cluster.programs import build_modules, module_folder
 from e2e.eventually import eventually
 from e2e.kubectl import Kubectl
@@ -24,6 +24,13 @@ POOL_LABEL = {"example.org/nodes": "elastic"}
 TAINT = {"key": "example.org/elastic", "value": "true", "effect": "NoSchedule"}
 """Keeps everything else off the simulated nodes: nothing really runs there."""
 _CRDS = ("pkg/apis/crds", "kwok/apis/crds")
+_STAGES = (
+    "node/fast/node-initialize.yaml",
+    "pod/fast/pod-ready.yaml",
+    "pod/fast/pod-complete.yaml",
+    "pod/fast/pod-delete.yaml",
+)
+"""What kwok does to nodes and pods, as its own release has it."""
 _METRICS_PORT, _PROBE_PORT = 18080, 18081
 
 
@@ -86,6 +93,7 @@ def karpenter(kubectl: Kubectl) -> Iterator[None]:
         folder = module_folder(step, "sigs.k8s.io/karpenter", KARPENTER)
         for part in _CRDS:
             kubectl.run("apply", "--server-side", "--force-conflicts", "-f", str(folder / part))
+        stages = module_folder(step, "sigs.k8s.io/kwok", KWOK) / "kustomize" / "stage"
     pool, node_class = _node_pool(), _node_class()
     eventually(lambda: kubectl.apply(node_class, pool) or True, 60, what="Karpenter's kinds")
     logs = STATE / "logs"
@@ -109,6 +117,7 @@ def karpenter(kubectl: Kubectl) -> Iterator[None]:
                 "--manage-all-nodes=false",
                 "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
                 "--node-lease-duration-seconds=40",
+                *(f"--config={stages / part}" for part in _STAGES),
             ],
             logs / "kwok.log",
         ),
