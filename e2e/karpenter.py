@@ -127,13 +127,19 @@ def karpenter(kubectl: Kubectl) -> Iterator[None]:
         for process in started:
             assert process.poll() is None, f"{process.args!r} ended; see {logs}"
     finally:
-        # While both still run: Karpenter's finalizers are on the nodes.
-        kubectl.run("delete", "nodepool", "elastic", "--ignore-not-found", "--timeout=50s")
-        eventually(lambda: not nodes(kubectl), 60, what="no simulated node is left")
-        kubectl.run("delete", "kwoknodeclass", "elastic", "--ignore-not-found", "--timeout=50s")
-        for process in started:
-            process.terminate()
-            process.wait(20)
+        try:
+            _clear(kubectl)
+        finally:  # whatever is left in the cluster: nothing stays behind on this machine
+            for process in started:
+                process.terminate()
+                process.wait(20)
+
+
+def _clear(kubectl: Kubectl) -> None:
+    """While both programs still run, since Karpenter's finalizers are on the nodes."""
+    kubectl.run("delete", "nodepool", "elastic", "--ignore-not-found", "--timeout=50s")
+    eventually(lambda: not nodes(kubectl), 60, what="no simulated node is left")
+    kubectl.run("delete", "kwoknodeclass", "elastic", "--ignore-not-found", "--timeout=50s")
 
 
 def _start(command: list[str], log: Path, **environment: str) -> "subprocess.Popen[bytes]":
