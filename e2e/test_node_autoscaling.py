@@ -8,6 +8,7 @@ from e2e.conftest import Cluster
 from e2e.eventually import consistently, eventually
 from e2e.karpenter import POOL_LABEL, TAINT, karpenter, nodes
 from e2e.kubectl import Kubectl
+from e2e.simworkloads import PodView
 from e2e.sliminferences import SMALL, Inference, Json, manifest
 
 TOLERATION = {"key": TAINT["key"], "operator": "Exists", "effect": TAINT["effect"]}
@@ -39,11 +40,6 @@ def elastic_pods(inference: Inference) -> list[Json]:
     ]
 
 
-def is_ready(pod: Json) -> bool:
-    conditions = pod["status"].get("conditions") or []
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
-
-
 @pytest.mark.timeout(480, func_only=True)
 def test_a_node_comes_for_pending_pods_and_goes_with_the_last_of_them(
     elastic: None, kubectl: Kubectl
@@ -59,7 +55,7 @@ def test_a_node_comes_for_pending_pods_and_goes_with_the_last_of_them(
     assert pending[0]["metadata"]["annotations"][KEPT] == "true", "kept while it loads"
     eventually(lambda: nodes(everywhere), 90, what="a node of Karpenter")
     eventually(
-        lambda: [is_ready(pod) for pod in elastic_pods(inference)] == [True, True],
+        lambda: [PodView(pod).ready for pod in elastic_pods(inference)] == [True, True],
         120, what="both pods ready on the new node",
     )  # fmt: skip
 

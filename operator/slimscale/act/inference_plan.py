@@ -13,6 +13,7 @@ from slimscale.act.inference_pods import LOAD_SECONDS
 from slimscale.api.names import (
     ANNOTATION_APPLIED_DIGEST,
     ANNOTATION_CONFIG_DIGEST,
+    ANNOTATION_DELETION_COST,
     LOADED_ANNOTATIONS,
     LOADING_ANNOTATIONS,
 )
@@ -28,9 +29,8 @@ from slimscale.domain.inference import (
 from slimscale.domain.scaling import PoolDecision, ScalingDecision, ScalingOwner
 from slimscale.kubeapi.ports import Json
 
-__all__ = ["DELETION_COST", "covers", "is_owned", "plan_inference"]
+__all__ = ["covers", "is_owned", "plan_inference"]
 
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _REMOVABLE = {"deployments": "apps/v1", "poddisruptionbudgets": "policy/v1"}
 
 
@@ -123,7 +123,7 @@ def _annotations(
             continue
         wanted = {ANNOTATION_CONFIG_DIGEST: config_digest}
         if metadata["name"] in costs:
-            wanted[DELETION_COST] = str(costs[metadata["name"]])
+            wanted[ANNOTATION_DELETION_COST] = str(costs[metadata["name"]])
         present = metadata.get("annotations") or {}
         if metadata["name"] in loaded and _is_kept(present):
             wanted |= LOADED_ANNOTATIONS

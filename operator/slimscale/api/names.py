@@ -41,6 +41,9 @@ ANNOTATION_CONFIG_DIGEST = f"{GROUP}/config-digest"
 ANNOTATION_APPLIED_DIGEST = f"{GROUP}/applied-digest"
 """On children of a SlimInference: of what the operator has asked for last."""
 
+ANNOTATION_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+"""Of Kubernetes: of a ReplicaSet's pods the one with the least goes first at scale-in."""
+
 LOADING_ANNOTATIONS = {
     "karpenter.sh/do-not-disrupt": "true",
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",

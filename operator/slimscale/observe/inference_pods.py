@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from slimscale.api.names import FIELD_MANAGER_INFERENCE, LABEL_POOL
+from slimscale.api.names import ANNOTATION_DELETION_COST, FIELD_MANAGER_INFERENCE, LABEL_POOL
 from slimscale.domain.inference import PodProblem, TelemetryOfPod
 from slimscale.domain.scaling import PoolObservation, PoolPod
 from slimscale.kubeapi.ports import Json
@@ -12,7 +12,6 @@ from slimscale.observe.pods import parse_time
 __all__ = ["deployment_problem", "observe_pool", "observe_pool_pod", "pod_problem", "pool_of"]
 __all__ += ["replicas_managers"]
 
-_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _PULL = frozenset({"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull"})
 _CRASH = frozenset({"CrashLoopBackOff", "RunContainerError", "CreateContainerError"})
 _CONFIG = frozenset({"CreateContainerConfigError"})
@@ -65,7 +64,7 @@ def observe_pool_pod(pod: Json, heard: TelemetryOfPod | None) -> PoolPod:
         unschedulable=scheduled.get("status") == "False"
         and scheduled.get("reason") == "Unschedulable",
         terminating="deletionTimestamp" in metadata,
-        deletion_cost=_integer((metadata.get("annotations") or {}).get(_DELETION_COST)),
+        deletion_cost=_integer((metadata.get("annotations") or {}).get(ANNOTATION_DELETION_COST)),
         **common,
     )
 

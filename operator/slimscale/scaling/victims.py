@@ -11,9 +11,8 @@ from collections.abc import Sequence
 
 from slimscale.domain.scaling import PoolPod
 
-__all__ = ["ANNOTATION", "deletion_costs"]
+__all__ = ["deletion_costs"]
 
-ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
 FIRST = -1000
 """Cost of the pod that goes first; the next one has one more."""
 
