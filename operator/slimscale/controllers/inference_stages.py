@@ -10,9 +10,9 @@ from slimscale.act.events import EventNote, EventWriter, events_for
 from slimscale.act.inference_apply import ChildApplier
 from slimscale.act.inference_metrics import InferenceMetrics
 from slimscale.act.inference_status import render_inference_status
-from slimscale.act.status import render_invalid_spec_status
 from slimscale.act.status_writer import StatusWriter
 from slimscale.api.sliminference import SlimInferenceSpec
+from slimscale.controllers.reporting import refuse_spec
 from slimscale.domain.clock import Clock
 from slimscale.domain.inference import ChildResult, InferenceObservation, InferencePlan
 from slimscale.domain.scaling import ScalingDecision, ScalingObservation, ScalingSpec
@@ -87,15 +87,7 @@ class InferenceReporter:
     async def refuse(self, raw: Json, problems: list[str]) -> None:
         """SpecValid=False; nothing else of the status changes."""
         now = self._clock.now_seconds()
-        previous = raw.get("status")
-        new = render_invalid_spec_status(
-            problems=problems,
-            generation=int(raw["metadata"].get("generation", 0)),
-            previous=previous,
-            now_seconds=now,
-        )
-        status = await self._writer.write(raw, new, now_seconds=now)
-        await self._events.write(raw, events_for(previous, status), now_seconds=now)
+        await refuse_spec(raw, problems, self._writer, self._events, now_seconds=now)
 
     def forget(self, key: tuple[str, str]) -> None:
         self._writer.forget(key)

@@ -13,7 +13,22 @@ from slimscale.domain.observation import Observation
 from slimscale.domain.plan import ApplyResult, Plan
 from slimscale.kubeapi.ports import Json
 
-__all__ = ["QueueMetrics", "Reporter", "StatusKeeper"]
+__all__ = ["QueueMetrics", "Reporter", "StatusKeeper", "refuse_spec"]
+
+
+async def refuse_spec(
+    raw: Json, problems: list[str], writer: StatusWriter, events: EventWriter, *, now_seconds: float
+) -> None:
+    """SpecValid=False with its event; nothing else of the status changes. For every resource."""
+    previous = raw.get("status")
+    new = render_invalid_spec_status(
+        problems=problems,
+        generation=int(raw["metadata"].get("generation", 0)),
+        previous=previous,
+        now_seconds=now_seconds,
+    )
+    status = await writer.write(raw, new, now_seconds=now_seconds)
+    await events.write(raw, events_for(previous, status), now_seconds=now_seconds)
 
 
 class StatusKeeper:
@@ -48,15 +63,7 @@ class StatusKeeper:
 
     async def refuse(self, simworkload: Json, problems: list[str]) -> None:
         now = self._clock.now_seconds()
-        previous = simworkload.get("status")
-        new = render_invalid_spec_status(
-            problems=problems,
-            generation=int(simworkload["metadata"].get("generation", 0)),
-            previous=previous,
-            now_seconds=now,
-        )
-        status = await self._writer.write(simworkload, new, now_seconds=now)
-        await self._events.write(simworkload, events_for(previous, status), now_seconds=now)
+        await refuse_spec(simworkload, problems, self._writer, self._events, now_seconds=now)
 
     def forget(self, key: Key) -> None:
         self._writer.forget(key)
