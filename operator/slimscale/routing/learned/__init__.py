@@ -1,0 +1,1 @@
+"""The learned router at run time: observation, network and policy, NumPy alone."""
