@@ -38,9 +38,13 @@ class Reason(StrEnum):
     BY_CHANCE = "ByChance"
     PROBE = "ProbeOfEjectedPod"
     TRIES_WIDER = "TriesWider"
+    LEARNED = "Learned"
 
 
-_WITHIN_SLACK, _FASTEST, _ALWAYS_FASTEST, _CHEAPEST, _IN_TURN, _BY_CHANCE, _PROBE, _WIDER = Reason
+(
+    _WITHIN_SLACK, _FASTEST, _ALWAYS_FASTEST, _CHEAPEST, _IN_TURN, _BY_CHANCE, _PROBE, _WIDER,
+    _LEARNED,
+) = Reason  # fmt: skip
 """Looked up once: an enumeration's member costs a microsecond each time in Python 3.11."""
 
 _cold_aware: Delay = attrgetter("expected_seconds")
@@ -68,6 +72,23 @@ def _near_least(candidates: Sequence[Candidate], scores: Sequence[float], rng: R
     return candidates[near[0] if len(near) == 1 else near[int(rng.random() * len(near))]]
 
 
+def _fastest(candidates: Sequence[Candidate], scores: Sequence[float], rng: Random) -> Candidate:
+    """The least delay; by chance among near ones of the same width.
+
+    With long queues every width of a pod looks near: drawn among them, requests would take several
+    times the work that they need just when there is too much, and the queues would never end.
+    """
+    least_score = min(scores)
+    width = candidates[scores.index(least_score)].width
+    limit = least_score * (1.0 + NEAR_SHARE) + NEAR_SECONDS
+    near = [
+        candidate
+        for candidate, value in zip(candidates, scores, strict=True)
+        if value <= limit and candidate.width is width
+    ]
+    return near[0] if len(near) == 1 else near[int(rng.random() * len(near))]
+
+
 def widest_within_slack(
     candidates: Sequence[Candidate], request: RequestView, score: Delay, rng: Random
 ) -> tuple[Candidate, Reason]:
@@ -88,7 +109,7 @@ def widest_within_slack(
     if widest:
         chosen, reason = _near_least(widest, delays, rng), _WITHIN_SLACK
     else:
-        chosen, reason = _near_least(candidates, scores, rng), _FASTEST
+        chosen, reason = _fastest(candidates, scores, rng), _FASTEST
     if rng.random() < WIDER_SHARE:
         wider = _next_wider(candidates, chosen, slack)
         if wider is not None:
@@ -186,7 +207,8 @@ class Fastest(Heuristic):
         request: RequestView,  # noqa: ARG002
         rng: Random,
     ) -> tuple[Candidate, Reason]:
-        return least(candidates, self._delay, rng), _ALWAYS_FASTEST
+        scores = list(map(self._delay, candidates))
+        return _fastest(candidates, scores, rng), _ALWAYS_FASTEST
 
 
 class CheapestWithinSlack(Heuristic):
@@ -200,7 +222,8 @@ class CheapestWithinSlack(Heuristic):
         slack = slack_seconds(request)
         within = [candidate for candidate in candidates if candidate.expected_seconds <= slack]
         if not within:
-            return least(candidates, self._delay, rng), _FASTEST
+            scores = list(map(self._delay, candidates))
+            return _fastest(candidates, scores, rng), _FASTEST
         return least(within, _expense, rng), _CHEAPEST
 
 

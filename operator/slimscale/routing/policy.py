@@ -70,6 +70,8 @@ class Route:
     """One of a few fixed words (`Reason`): it becomes a label of a metric."""
     support: tuple[float, ...] = ()
     """Of a mixture: the probability that each of its base policies gave to this very route."""
+    hold_seconds: float = 0.0
+    """How long the pod may wait for a fuller batch because of this request; 0: it need not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,92 @@
+"""A learned policy behind its shield: what the router calls `PPO`.
+
+The shield's arithmetic is the heuristics' own, never the network's: a policy that believes in a wrong
+delay can neither pass the shield by it nor get a pod ejected for missing it.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from random import Random
+
+from slimscale.routing.expected_delay import Candidate
+from slimscale.routing.heuristics import Heuristic, Reason
+from slimscale.routing.policy import Outcome, PodView, RequestView, Route, RoutingPolicy, Width
+from slimscale.routing.shield import Objection, ShieldRules, object_to, why_infeasible
+
+__all__ = ["ShieldedPolicy"]
+
+_LEARNED = Reason.LEARNED
+_NO_CHOICE = Objection.NO_CHOICE
+
+
+class ShieldedPolicy:
+    """`learned` proposes, the shield judges, `base` decides where the proposal does not stand.
+
+    Probes of ejected pods are the base's: without them no pod would ever come back. `overruled`
+    counts by objection; `last_objection` is that of the last choice, None where the proposal stood.
+    """
+
+    def __init__(
+        self, learned: RoutingPolicy, *, base: Heuristic, rules: ShieldRules | None = None
+    ) -> None:
+        self.learned = learned
+        self.base = base
+        self.rules = rules or ShieldRules()
+        self.overruled: Counter[Objection] = Counter()
+        self.stood = 0
+        self.last_objection: Objection | None = None
+
+    @property
+    def name(self) -> str:
+        return self.learned.name
+
+    def choose(
+        self, request: RequestView, pods: Sequence[PodView], widths: Sequence[Width], rng: Random
+    ) -> Route | None:
+        base = self.base
+        candidates = base.delays.candidates(request, pods, widths)
+        self.last_objection = None
+        if not candidates or any(candidate.pod.probing for candidate in candidates):
+            return base.choose_among(candidates, request, rng)
+        try:
+            proposal = self.learned.choose(request, pods, widths, rng)
+        except Exception:  # no fault of a network may cost a request
+            proposal = None
+        chosen = None if proposal is None else _among(candidates, proposal)
+        objection: Objection | None
+        if proposal is None:
+            objection = _NO_CHOICE
+        elif chosen is None:
+            pod = next((one for one in pods if one.name == proposal.pod), None)
+            objection = why_infeasible(pod, proposal.width.accuracy, request)
+        else:
+            hold = proposal.hold_seconds
+            objection = object_to(chosen, candidates, request, self.rules, hold_seconds=hold)
+            if objection is None:
+                self.stood += 1
+                return self._as_proposed(chosen, proposal, request)
+        self.last_objection = objection
+        self.overruled[objection] += 1
+        return base.choose_among(candidates, request, rng)
+
+    def learn(self, outcome: Outcome) -> None:
+        self.learned.learn(outcome)
+
+    def _as_proposed(self, chosen: Candidate, proposal: Route, request: RequestView) -> Route:
+        cap = min(proposal.batch_cap, self.base.delays.max_batch_rows)
+        return Route(
+            pod=chosen.pod.name,
+            width=chosen.width,
+            batch_cap=max(cap, request.rows, 1),
+            expected_seconds=chosen.expected_seconds + proposal.hold_seconds,
+            reason=_LEARNED,
+            hold_seconds=proposal.hold_seconds,
+        )
+
+
+def _among(candidates: Sequence[Candidate], proposal: Route) -> Candidate | None:
+    pod, model = proposal.pod, proposal.width.model
+    for candidate in candidates:
+        if candidate.pod.name == pod and candidate.width.model == model:
+            return candidate
+    return None
