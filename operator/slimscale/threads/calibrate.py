@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from slimscale.threads.memo import LoadPoint
 from slimscale.threads.predictor import Surface
 
-__all__ = ["through_measured"]
+__all__ = ["best_known", "through_measured"]
 
 FloatArray = NDArray[np.float64]
 
@@ -47,3 +47,22 @@ def through_measured(surface: Surface, points: tuple[LoadPoint, ...], *, cores: 
     bound = np.asarray(surface.cpu_cores)[:, np.newaxis] / max(surface.cpu_seconds_a_task, 1e-12)
     bound = np.maximum(bound, surface.tasks_per_second)
     return replace(surface, tasks_per_second=np.minimum(moved, bound))
+
+
+def best_known(
+    chosen: int, rates: FloatArray, points: tuple[LoadPoint, ...], *, hysteresis: float
+) -> int:
+    """`chosen`, or the best measured count where moving from there is not worth it.
+
+    `rates` are the tasks a second of 1, 2, ... threads as predicted, (K,), for the CPU that the
+    points were measured with. A count that was
+    measured is worth what was measured, another what is predicted: it must promise more than
+    `hysteresis` (a share) above the best measured one, as any change does (`guards.weigh`).
+    """
+    known = {p.threads: p.tasks_per_second for p in points if p.threads <= len(rates)}
+    if not known:
+        return chosen
+    best = max(known, key=lambda threads: known[threads])
+    if chosen in known:
+        return chosen if known[chosen] * (1.0 + hysteresis) >= known[best] else best
+    return chosen if rates[chosen - 1] > (1.0 + hysteresis) * known[best] else best

@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from slimscale.threads.calibrate import through_measured
+from slimscale.threads.calibrate import best_known, through_measured
 from slimscale.threads.estimate import Estimate
 from slimscale.threads.memo import Regime
 from slimscale.threads.operator_network import OperatorPredictor, OperatorWeights
@@ -39,11 +39,13 @@ class Play:
     looks: int
     tolerance: float
     probes: bool = False
+    hysteresis: float = 0.05
+    """Gain that an untried count must promise over the best tried one, to be the last choice."""
 
 
 def follow(case: Case, predictor: ThreadPredictor, play: Play) -> list[int]:
     """The thread counts asked for after each look, the first look at the case's own count; and, as
-    the last, the count that is chosen after all looks, without a further probe.
+    the last, the count that is kept after all looks, without a further probe.
 
     Where a window allows no decision the count stays. Seeds differ from look to look.
     """
@@ -65,7 +67,8 @@ def follow(case: Case, predictor: ThreadPredictor, play: Play) -> list[int]:
             cores = estimate.parameters.cpu_servers
             surface = predictor.surface(estimate, cpu_cores=(cores,), max_threads=MOST_THREADS)
             rates = through_measured(surface, regime.points, cores=cores).tasks_per_second
-            asked = settled = int(chosen_threads(rates, tolerance=play.tolerance)[0])
+            asked = int(chosen_threads(rates, tolerance=play.tolerance)[0])
+            settled = best_known(asked, rates[0], regime.points, hysteresis=play.hysteresis)
             if play.probes and asked == threads:
                 asked, regime = _probed(window, estimate, regime, surface)
             threads = asked

@@ -88,7 +88,8 @@ def _page(
         "Next: each look is at the count that was chosen after the one before, and the operator"
         " remembers what it saw; what was measured overrules what is predicted, as in"
         " `threads/recommend.py`. *With probes* a count that stays is doubted by the steps of"
-        " `threads/probe.py`; the last row is the choice after all looks without a further probe.",
+        " `threads/probe.py`; the last row is the count that is kept after all looks: the best tried"
+        " one, unless an untried one promises more than the hysteresis (5 %) above it.",
         "",
     ]
     for split in (Split.HELD_OUT, Split.SEEN):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slimscale.threads.calibrate import through_measured
+from slimscale.threads.calibrate import best_known, through_measured
 from slimscale.threads.change import DRIFTED, has_drifted
 from slimscale.threads.closed_network import NetworkParameters
 from slimscale.threads.decide import decide
@@ -109,3 +109,31 @@ def test_a_point_that_was_measured_while_something_took_the_cpu_is_dropped_by_th
     assert [p.threads for p in regime.points] == [17]
     kept = Regime().with_point(LoadPoint(8, 1.5, 120.0)).with_point(LoadPoint(16, 1.5, 235.0))
     assert [p.threads for p in kept.points] == [8, 16]
+
+
+PROMISED = np.full(32, 100.0)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "points", "kept"),
+    [
+        (8, (), 8),
+        (8, (LoadPoint(4, 2.0, 97.0),), 4),
+        (8, (LoadPoint(4, 2.0, 94.0),), 8),
+        (4, (LoadPoint(4, 2.0, 96.0), LoadPoint(6, 2.0, 100.0)), 4),
+        (4, (LoadPoint(4, 2.0, 94.0), LoadPoint(6, 2.0, 100.0)), 6),
+        (8, (LoadPoint(64, 2.0, 200.0),), 8),
+    ],
+    ids=[
+        "nothing is measured",
+        "an untried count promises 3 %",
+        "an untried count promises 6 %",
+        "a tried count is 4 % behind, and the fewer threads",
+        "a tried count is 6 % behind",
+        "measured outside of what may be chosen",
+    ],
+)
+def test_the_best_tried_count_is_kept_unless_more_than_the_hysteresis_is_to_be_won(
+    chosen: int, points: tuple[LoadPoint, ...], kept: int
+) -> None:
+    assert best_known(chosen, PROMISED, points, hysteresis=0.05) == kept
