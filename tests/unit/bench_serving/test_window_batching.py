@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from slimscale.bench.serving.servers.tensors import Asked
@@ -59,6 +60,23 @@ async def test_a_window_that_is_over_fires_what_there_is() -> None:
     async with batching(rows=32, window_seconds=0.01) as (batcher, sizes):
         await asyncio.gather(batcher.take(asked(1.0)), batcher.take(asked(2.0)))
     assert sizes == [2]
+
+
+async def test_a_window_ends_though_the_clock_is_behind_its_timer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop = asyncio.get_running_loop()
+    stopped = loop.time()
+    async with batching(rows=32, window_seconds=0.001) as (batcher, sizes):
+        answer = batcher.take(asked(1.0))
+        await asyncio.sleep(0)
+        monkeypatch.setattr(loop, "_clock_resolution", 1.0)
+        monkeypatch.setattr(loop, "time", lambda: stopped)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        monkeypatch.undo()
+        assert answer.done()
+    assert sizes == [1]
 
 
 async def test_nothing_is_taken_in_while_a_batch_runs() -> None:

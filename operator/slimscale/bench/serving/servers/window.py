@@ -42,6 +42,9 @@ class WindowBatcher:
         self._model = model
         self._queue: deque[tuple[Asked, asyncio.Future[Response]]] = deque()
         self._woken = asyncio.Event()
+        self._over = False
+        """The window has ended: said by its timer. The loop's clock may lag behind that by a rounding
+        of floats, and a batch that looked at the clock would then wait for the next request."""
 
     def take(self, asked: Asked) -> asyncio.Future[Response]:
         future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
@@ -57,22 +60,26 @@ class WindowBatcher:
     async def _collect(self) -> list[tuple[Asked, asyncio.Future[Response]]]:
         loop = asyncio.get_running_loop()
         batch: list[tuple[Asked, asyncio.Future[Response]]] = []
-        rows, expires = 0, 0.0
+        rows = 0
         timer: asyncio.TimerHandle | None = None
+        self._over = False
         while True:
             while self._queue and rows < self._rows:
                 if not batch:
-                    expires = loop.time() + self._window
-                    timer = loop.call_at(expires, self._woken.set)
+                    timer = loop.call_later(self._window, self._end_window)
                 asked, future = self._queue.popleft()
                 batch.append((asked, future))
                 rows += len(asked.rows)
-            if batch and (rows >= self._rows or loop.time() >= expires):
+            if batch and (rows >= self._rows or self._over):
                 if timer is not None:
                     timer.cancel()
                 return batch
             self._woken.clear()
             await self._woken.wait()
+
+    def _end_window(self) -> None:
+        self._over = True
+        self._woken.set()
 
     async def _fire(self, batch: list[tuple[Asked, asyncio.Future[Response]]]) -> None:
         try:
