@@ -1,0 +1,515 @@
+"""The compiled event loop: devices that batch greedily, load widths, slow down, and fail.
+
+The rules are the sidecar's (`slimscale.routing.queues`, `.instances`, `.batch_times`): earliest deadline
+first among the widths that are loaded, heads of one queue while they stay within the smallest cap, no
+two batches in a row cut short for a deadline, loading beside computing. A request that may hold waits
+for a full batch until the latest start that keeps its SLO; one that may not wait makes its queue start.
+
+Random numbers come from SplitMix64 (Steele, Lea and Flood 2014), whose state is one number of the plane.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from slimscale.routing.learned.layout import FAST_SECONDS, SLOW_SECONDS
+from slimscale.simulate.routing.compiled import compiled
+from slimscale.simulate.routing.state import SNAPSHOTS, WIDTHS, Requests
+
+__all__ = ["advance_to_next_arrival", "apply_action", "normal", "tell", "uniform"]
+
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_MIX_A = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_B = np.uint64(0x94D049BB133111EB)
+_27, _30, _31, _11 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(11)
+_UNIT = 2.0**-53
+
+_HOLD_HEADROOM = 0.8
+"""Share of the SLO by which a held batch is to be done: service times scatter."""
+_LATE_RATIO = 2.0
+"""Latency over SLO that a dropped request counts as, which is also the most an answer does."""
+_GAIN, _CLIP, _CLIPPED_IN_A_ROW = 0.05, 0.5, 6
+"""As `slimscale.routing.batch_times` learns: little from one batch, anew from six in a row."""
+_SLOWDOWN_GAIN, _MOST_SLOWDOWN = 0.1, 100.0
+
+
+@compiled
+def uniform(s: Any) -> float:
+    """A number between 0 and 1, both excluded."""
+    s.rng += _STEP
+    mixed = s.rng
+    mixed = (mixed ^ (mixed >> _30)) * _MIX_A
+    mixed = (mixed ^ (mixed >> _27)) * _MIX_B
+    mixed = mixed ^ (mixed >> _31)
+    return (np.float64(mixed >> _11) + 0.5) * _UNIT
+
+
+@compiled
+def normal(s: Any) -> float:
+    """Standard normal (Box and Muller 1958)."""
+    return math.sqrt(-2.0 * math.log(uniform(s))) * math.cos(2.0 * math.pi * uniform(s))
+
+
+@compiled
+def advance_to_next_arrival(s: Any, q: Requests) -> int:
+    """Let time pass until a request is to be routed; its number. -1: all have ended.
+
+    Requests that a failing device has lost come again, before the next one arrives.
+    """
+    while True:
+        if s.retry_head >= 0:
+            request = s.retry_head
+            s.retry_head = q.following[request]
+            q.following[request] = -1
+            return int(request)
+        device, at = 0, s.event_at[0]
+        for other in range(1, s.devices):
+            if s.event_at[other] < at:
+                device, at = other, s.event_at[other]
+        arrives = q.arrival[s.next_request] if s.next_request < s.total else np.inf
+        if at <= arrives and at < np.inf and (arrives < np.inf or s.inside > 0):
+            _pass_time(s, at)
+            _act(s, q, device)
+            continue
+        if arrives == np.inf:
+            _give_up_rest(s, q)
+            return -1
+        _pass_time(s, arrives)
+        request = s.next_request
+        s.next_request += 1
+        s.inside += 1
+        _count_arrival(s)
+        return int(request)
+
+
+@compiled
+def apply_action(  # noqa: PLR0917 - compiled code is called by position
+    s: Any, q: Requests, request: int, device: int, width: int, cap: int, hold: int,
+    expected_seconds: float,
+) -> None:  # fmt: skip
+    """Route a request that `advance_to_next_arrival` gave. `expected_seconds`: until its answer.
+
+    A device that is down refuses it: it counts as dropped.
+    """
+    decision = s.decisions
+    s.decisions += 1
+    q.request_of[decision] = request
+    q.decision_of[request] = decision
+    q.area[decision] = s.area - s.area_counted
+    s.area_counted = s.area
+    q.device[request] = device
+    q.width[request] = width
+    q.cap[request] = cap
+    q.hold[request] = hold
+    q.sent_at[request] = s.now
+    q.expected_at[request] = s.now + expected_seconds
+    if s.down[device] == 1:
+        _drop(s, q, request)
+        return
+    q.open_following[request] = -1
+    if s.open_head[device] < 0:
+        s.open_head[device] = request
+    else:
+        q.open_following[s.open_tail[device]] = request
+    s.open_tail[device] = request
+    s.sent[device, width] += 1
+    s.received[device, width] += 1
+    s.queued[device, width] += 1
+    s.eager[device, width] += 1 - hold
+    _enqueue(s, q, request, device, width)
+    if s.busy_until[device] == np.inf or s.warm[device, width] == 0:
+        _work(s, q, device)
+
+
+@compiled
+def _enqueue(s: Any, q: Requests, request: int, device: int, width: int) -> None:
+    klass = q.klass[request]
+    tail = s.tail[device, width, klass]
+    if tail < 0:
+        s.head[device, width, klass] = request
+        s.tail[device, width, klass] = request
+        q.following[request] = -1
+    elif q.arrival[tail] <= q.arrival[request]:
+        q.following[tail] = request
+        s.tail[device, width, klass] = request
+        q.following[request] = -1
+    else:  # one that comes again is older than some that wait
+        before, after = -1, s.head[device, width, klass]
+        while q.arrival[after] <= q.arrival[request]:
+            before, after = after, q.following[after]
+        q.following[request] = after
+        if before < 0:
+            s.head[device, width, klass] = request
+        else:
+            q.following[before] = request
+
+
+@compiled
+def _pass_time(s: Any, at: float) -> None:
+    s.area += s.inside * (at - s.now)
+    s.now = at
+
+
+@compiled
+def _count_arrival(s: Any) -> None:
+    if s.rate_began < 0.0:
+        s.rate_began = s.now
+        s.rate_at = s.now
+    gap = s.now - s.rate_at
+    s.rate_at = s.now
+    s.rate_fast = s.rate_fast * math.exp(-gap / FAST_SECONDS) + 1.0 / FAST_SECONDS
+    s.rate_slow = s.rate_slow * math.exp(-gap / SLOW_SECONDS) + 1.0 / SLOW_SECONDS
+
+
+@compiled
+def _act(s: Any, q: Requests, device: int) -> None:
+    """What is due at a device now, then what follows from it."""
+    if s.down[device] == 1:
+        if s.down_until[device] <= s.now:
+            _return(s, device)
+    elif s.down_from[device] <= s.now:
+        _fail(s, q, device)
+    if s.busy_until[device] <= s.now:
+        _finish(s, q, device)
+        tell(s, device)
+    if s.load_until[device] <= s.now:
+        s.warm[device, s.load_width[device]] = 1
+        s.used_at[device, s.load_width[device]] = s.now
+        s.load_until[device] = np.inf
+        s.load_width[device] = -1
+        tell(s, device)
+    _work(s, q, device)
+
+
+@compiled
+def _work(s: Any, q: Requests, device: int) -> None:
+    """Load what is asked for, start a batch where the device is idle, and note the next event."""
+    s.check_at[device] = np.inf
+    s.hold_until[device] = np.inf
+    if s.down[device] == 0:
+        if s.busy_until[device] == np.inf:
+            _start(s, q, device)
+        if s.load_until[device] == np.inf:
+            _load(s, device)
+    at = min(s.busy_until[device], s.load_until[device])
+    health = s.down_until[device] if s.down[device] == 1 else s.down_from[device]
+    s.event_at[device] = min(at, s.hold_until[device], s.check_at[device], health)
+
+
+@compiled
+def _first(s: Any, q: Requests, device: int, width: int) -> int:
+    """The request of a queue with the earliest deadline; -1: it is empty."""
+    first, due = -1, np.inf
+    for klass in range(s.classes):
+        head = s.head[device, width, klass]
+        if head >= 0:
+            at = q.arrival[head] + s.slo[klass]
+            if at < due:
+                first, due = head, at
+    return first
+
+
+@compiled
+def _start(s: Any, q: Requests, device: int) -> None:
+    while True:
+        chosen, due, rows = -1, np.inf, 0
+        hold_until = np.inf
+        for width in range(s.widths):
+            queued = s.queued[device, width]
+            if queued == 0 or s.warm[device, width] == 0:
+                continue
+            head = _first(s, q, device, width)
+            at = q.arrival[head] + s.slo[q.klass[head]]
+            if s.eager[device, width] == 0:
+                full = min(q.cap[head], s.max_rows)
+                until = _latest_start(s, q, head, full)
+                if queued < full and until > s.now:
+                    hold_until = min(hold_until, until)
+                    continue
+            if at < due or (at == due and queued > rows):
+                chosen, due, rows = width, at, queued
+        if chosen < 0:
+            s.hold_until[device] = hold_until
+            return
+        if _take(s, q, device, chosen) > 0:
+            return
+
+
+@compiled
+def _latest_start(s: Any, q: Requests, head: int, rows: int) -> float:
+    """Until when a queue may wait for `rows` so that its first request still keeps its SLO."""
+    device, width = q.device[head], q.width[head]
+    lasts = (s.base[device, width] + s.row[device, width] * rows) * s.scale[device, width]
+    until: float = q.arrival[head] + _HOLD_HEADROOM * s.slo[q.klass[head]] - lasts
+    return until
+
+
+@compiled
+def _take(s: Any, q: Requests, device: int, width: int) -> int:
+    """Start the next batch of a queue; its rows. 0: all that was queued had to be given up."""
+    base = s.base[device, width] * s.scale[device, width]
+    row = s.row[device, width] * s.scale[device, width]
+    head = _first(s, q, device, width)
+    fitting = 0
+    while head >= 0:
+        wanted = min(q.cap[head], s.max_rows, s.queued[device, width])
+        slack = q.arrival[head] + s.drop_ratio * s.slo[q.klass[head]] - s.now - base
+        fitting = 0
+        if slack >= row:
+            fitting = wanted if slack >= row * wanted else int(slack / row)
+        cut_short = 1 if 2 * fitting < wanted else 0
+        if fitting >= 1 and not (cut_short == 1 and s.cut_short[device] == 1):
+            s.cut_short[device] = cut_short
+            break
+        _leave_queue(s, q, device, width, head)
+        _drop(s, q, head)
+        head = _first(s, q, device, width)
+    if head < 0:
+        return 0
+    first, last, rows, cap = -1, -1, 0, s.max_rows
+    while head >= 0:
+        cap = min(cap, q.cap[head])
+        if rows > 0 and rows + 1 > min(cap, fitting):
+            break
+        _leave_queue(s, q, device, width, head)
+        if last < 0:
+            first = head
+        else:
+            q.following[last] = head
+        last = head
+        rows += 1
+        head = _first(s, q, device, width)
+    work = s.base[device, width] + s.row[device, width] * rows
+    if s.noise > 0.0:
+        work *= math.exp(s.noise * normal(s))
+    s.run_width[device] = width
+    s.run_rows[device] = rows
+    s.run_head[device] = first
+    s.run_began[device] = s.now
+    s.busy_until[device] = _end_of(s, device, s.now, work)
+    s.batches += 1
+    return rows
+
+
+@compiled
+def _end_of(s: Any, device: int, began: float, work: float) -> float:
+    """When `work` seconds are done, slow-downs included."""
+    at = began
+    if s.slow_gap == np.inf:
+        return at + work
+    while True:
+        while s.slow_until[device] <= at:
+            s.slow_from[device] = s.slow_until[device] - s.slow_gap * math.log(uniform(s))
+            s.slow_until[device] = s.slow_from[device] + s.slow_seconds
+        if at < s.slow_from[device]:
+            well: float = s.slow_from[device] - at
+            if work <= well:
+                return at + work
+            work -= well
+            at = s.slow_from[device]
+        if at + work * s.slow_factor <= s.slow_until[device]:
+            return at + work * s.slow_factor
+        work -= (s.slow_until[device] - at) / s.slow_factor
+        at = s.slow_until[device]
+
+
+@compiled
+def _leave_queue(s: Any, q: Requests, device: int, width: int, request: int) -> None:
+    """Take the head of a class's queue out."""
+    klass = q.klass[request]
+    s.head[device, width, klass] = q.following[request]
+    if q.following[request] < 0:
+        s.tail[device, width, klass] = -1
+    q.following[request] = -1
+    s.queued[device, width] -= 1
+    s.eager[device, width] -= 1 - q.hold[request]
+
+
+@compiled
+def _finish(s: Any, q: Requests, device: int) -> None:
+    width, rows = s.run_width[device], s.run_rows[device]
+    lasted = s.now - s.run_began[device]
+    joules = s.dynamic_watts[device] * lasted
+    s.busy_seconds[device] += lasted
+    s.energy_joules[device] += joules
+    s.busy_until[device] = np.inf
+    s.used_at[device, width] = s.now
+    _learn(s, device, width, rows, lasted)
+    request = s.run_head[device]
+    s.run_head[device] = -1
+    s.run_rows[device] = 0
+    while request >= 0:
+        following = q.following[request]
+        q.following[request] = -1
+        latency = s.now - q.arrival[request]
+        slo = s.slo[q.klass[request]]
+        q.latency[request] = latency
+        q.energy[request] = joules / rows
+        q.value[request] = (
+            s.weight_accuracy * (s.accuracy[width] - s.reference)
+            - s.weight_latency * min(latency / slo, _LATE_RATIO)
+            - s.weight_energy * joules / rows
+            - s.weight_miss * (1.0 if latency > slo else 0.0)
+        )
+        expected = max(q.expected_at[request] - q.sent_at[request], 1e-4)
+        ratio = min((s.now - q.sent_at[request]) / expected, _MOST_SLOWDOWN)
+        s.slowdown[device] += _SLOWDOWN_GAIN * (ratio - s.slowdown[device])
+        q.done[request] = 1
+        s.answered += 1
+        s.inside -= 1
+        request = following
+
+
+@compiled
+def _learn(s: Any, device: int, width: int, rows: int, lasted: float) -> None:
+    """The device's estimate of its own speed at a width, as a factor of what it is when well."""
+    expected = (s.base[device, width] + s.row[device, width] * rows) * s.scale[device, width]
+    error = lasted / expected - 1.0
+    if abs(error) > _CLIP:
+        sign = 1 if error > 0.0 else -1
+        same = s.clipped[device, width] * sign >= 0
+        s.clipped[device, width] = s.clipped[device, width] + sign if same else sign
+        if abs(s.clipped[device, width]) >= _CLIPPED_IN_A_ROW:
+            s.scale[device, width] *= lasted / expected
+            s.clipped[device, width] = 0
+            return
+        error = _CLIP * sign
+    else:
+        s.clipped[device, width] = 0
+    s.scale[device, width] *= 1.0 + _GAIN * error
+
+
+@compiled
+def _drop(s: Any, q: Requests, request: int) -> None:
+    """No answer: the worst latency that counts, a miss, no accuracy gained, no energy of its own."""
+    q.latency[request] = np.inf
+    q.value[request] = -_LATE_RATIO * s.weight_latency - s.weight_miss
+    q.done[request] = 1
+    s.dropped += 1
+    s.inside -= 1
+
+
+@compiled
+def _give_up_rest(s: Any, q: Requests) -> None:
+    """Nothing will happen any more: what still waits never gets its width loaded."""
+    for device in range(s.devices):
+        for width in range(s.widths):
+            head = _first(s, q, device, width)
+            while head >= 0:
+                _leave_queue(s, q, device, width, head)
+                _drop(s, q, head)
+                head = _first(s, q, device, width)
+
+
+@compiled
+def _load(s: Any, device: int) -> None:
+    """Begin to load the cold width with the most queued; make room by unloading what is long idle."""
+    wanted, rows = -1, 0
+    for width in range(s.widths):
+        if s.warm[device, width] == 0 and s.queued[device, width] > rows:
+            wanted, rows = width, s.queued[device, width]
+    if wanted < 0:
+        return
+    while s.memory_free[device] < s.memory[device, wanted] - 1e-9:
+        victim, used = -1, np.inf
+        for width in range(s.widths):
+            running = s.busy_until[device] < np.inf and s.run_width[device] == width
+            idle = s.warm[device, width] == 1 and s.queued[device, width] == 0 and not running
+            if idle and s.used_at[device, width] < used:
+                victim, used = width, s.used_at[device, width]
+        if victim < 0:
+            return  # looked at again with the next batch's end
+        if used + s.evict_after > s.now:
+            s.check_at[device] = used + s.evict_after
+            return
+        s.warm[device, victim] = 0
+        s.memory_free[device] += s.memory[device, victim]
+    s.memory_free[device] -= s.memory[device, wanted]
+    s.load_width[device] = wanted
+    s.load_until[device] = s.now + s.load[device, wanted]
+
+
+@compiled
+def _fail(s: Any, q: Requests, device: int) -> None:
+    """A random shutdown: what it had comes again to the router, its telemetry and instances go."""
+    s.down[device] = 1
+    s.down_since[device] = s.now
+    s.down_until[device] = s.now + s.down_seconds
+    if s.busy_until[device] < np.inf:
+        lasted = s.now - s.run_began[device]
+        s.busy_seconds[device] += lasted
+        s.energy_joules[device] += s.dynamic_watts[device] * lasted
+        s.busy_until[device] = np.inf
+        request = s.run_head[device]
+        while request >= 0:
+            following = q.following[request]
+            _again(s, q, request)
+            request = following
+        s.run_head[device] = -1
+        s.run_rows[device] = 0
+    for width in range(s.widths):
+        head = _first(s, q, device, width)
+        while head >= 0:
+            _leave_queue(s, q, device, width, head)
+            _again(s, q, head)
+            head = _first(s, q, device, width)
+        s.sent[device, width] = 0
+        s.received[device, width] = 0
+    s.open_head[device] = -1
+    s.load_until[device] = np.inf
+    s.load_width[device] = -1
+
+
+@compiled
+def _again(s: Any, q: Requests, request: int) -> None:
+    """To be routed anew, unless its time is over or there is no room to note one more decision."""
+    over = q.arrival[request] + s.drop_ratio * s.slo[q.klass[request]] <= s.now
+    left = len(q.request_of) - s.decisions - (s.total - s.next_request)
+    if over or left < 2 * s.inside:
+        _drop(s, q, request)
+        return
+    q.following[request] = -1
+    if s.retry_head < 0:
+        s.retry_head = request
+    else:
+        q.following[s.retry_tail] = request
+    s.retry_tail = request
+
+
+@compiled
+def _return(s: Any, device: int) -> None:
+    s.down[device] = 0
+    s.down_from[device] = s.now - s.down_gap * math.log(uniform(s))
+    s.slowdown[device] = 1.0
+    tell(s, device)
+
+
+@compiled
+def tell(s: Any, device: int) -> None:
+    """Telemetry leaves the device now; the router has it `delay` seconds later."""
+    s.told[device] += 1
+    place = s.told[device] % SNAPSHOTS
+    first = place * WIDTHS
+    backlog = 0.0
+    if s.busy_until[device] < np.inf:  # as the device expects it, not as it will be
+        width = s.run_width[device]
+        lasts = s.base[device, width] + s.row[device, width] * s.run_rows[device]
+        backlog = max(0.0, s.run_began[device] + lasts * s.scale[device, width] - s.now)
+    for width in range(s.widths):
+        queued = s.queued[device, width]
+        if queued > 0:
+            batches = (queued + s.max_rows - 1) // s.max_rows
+            work = batches * s.base[device, width] + queued * s.row[device, width]
+            backlog += work * s.scale[device, width]
+        load = 0.0
+        if s.warm[device, width] == 0:
+            load = s.load[device, width]
+            if s.load_width[device] == width:
+                load = max(0.0, s.load_until[device] - s.now)
+        s.told_queued[device, first + width] = queued
+        s.told_received[device, first + width] = s.received[device, width]
+        s.told_scale[device, first + width] = s.scale[device, width]
+        s.told_load[device, first + width] = load
+    s.told_at[device, place] = s.now
+    s.told_backlog[device, place] = backlog
