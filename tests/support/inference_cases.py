@@ -23,6 +23,7 @@ _REPLICAS = "self.minReplicas <= self.maxReplicas"
 _RESOURCES = "self.requests.all"
 _PANIC = "self.panicWindowSeconds <="
 _IDLE = "self.scaleToZeroAfterSeconds >="
+_LOG = "self.decisionLog.samplePercent =="
 
 
 def _with(**fields: Any) -> dict[str, Any]:
@@ -60,12 +61,27 @@ INFERENCE_CASES: tuple[SpecCase, ...] = (
                 }
             ],
             slo={"latencyMilliseconds": 100, "percentile": 99, "classes": {"gold": 20}},
-            routing={"policy": "Mixture", "mode": "Shadow"},
+            routing={
+                "policy": "PPO", "mode": "Canary", "decisionLog": {"samplePercent": 10},
+                "learned": {
+                    "policyConfigMap": "tuned.v2", "canaryPercent": 1.5, "objective": {"energy": 1},
+                },
+            },
             batching={"maxRows": 8, "holdMilliseconds": 5},
             scaling={"owner": "External", "scaleToZeroAfterSeconds": 600},
             router={"replicas": 3, "resources": {"limits": {"cpu": "1"}}},
             imagePullSecrets=[{"name": "registry"}],
         ),
+    ),
+    SpecCase("policy-in-shadow", True, _with(routing={"policy": "Mixture", "mode": "Shadow"})),
+    SpecCase(
+        "log-of-a-learned-policy", True,
+        _with(routing={"policy": "PPO", "decisionLog": {"samplePercent": 0.5}}), rule=_LOG,
+    ),
+    SpecCase(
+        "log-of-a-heuristic", False, _with(routing={"decisionLog": {"samplePercent": 5}}),
+        "routing.decisionLog.samplePercent keeps what PPO saw and did; set it to 0, or"
+        " routing.policy to PPO", _LOG,
     ),
     SpecCase("best-accuracy", True, _with(slo={"minAccuracy": 0.91}), rule=_ACCURACY),
     SpecCase(

@@ -34,7 +34,12 @@ def config_files(spec: SlimInferenceSpec, names: InferenceNames, namespace: str)
         ],
         policy=spec.routing.policy,
         mode=spec.routing.mode,
+        policy_from_config_map=spec.routing.learned.policy_config_map is not None,
+        canary_percent=spec.routing.learned.canary_percent,
+        objective=spec.routing.learned.objective,
+        decision_log=spec.routing.decision_log,
         slo_milliseconds=spec.slo.latency_milliseconds,
+        slo_percentile=spec.slo.percentile,
         slo_classes=dict(spec.slo.classes),
         timeout_milliseconds=spec.routing.timeout_milliseconds,
         min_accuracy=spec.slo.min_accuracy,
@@ -64,9 +69,9 @@ def config_files(spec: SlimInferenceSpec, names: InferenceNames, namespace: str)
     }
 
 
-def config_digest(files: dict[str, str]) -> str:
-    """Sixteen hexadecimal digits that change with any of the files."""
-    digest = hashlib.sha256()
+def config_digest(files: dict[str, str], policy: str = "") -> str:
+    """Sixteen hexadecimal digits that change with any of the files, and with the policy's digest."""
+    digest = hashlib.sha256(policy.encode())
     for name in sorted(files):
         digest.update(f"{name}\0{files[name]}\0".encode())
     return digest.hexdigest()[:16]

@@ -21,6 +21,10 @@ from slimscale.api.names import (
 )
 from slimscale.api.serving_config import (
     CONFIG_MOUNT,
+    POLICY_CARD_KEY,
+    POLICY_FOLDER,
+    POLICY_MOST_BYTES,
+    POLICY_WEIGHTS_KEY,
     ROUTER_PORT,
     ROUTER_STATUS_PORT,
     SIDECAR_PORT,
@@ -56,7 +60,10 @@ def router_template(
     spec: SlimInferenceSpec, *, names: InferenceNames, images: Images, account: str
 ) -> Json:
     """The router's pods: the only ones that talk to the API server."""
-    memory = 2 * spec.routing.buffer_bytes + 4 * spec.routing.max_body_bytes
+    volume = _config_volume(names, "router.json")
+    policy = spec.routing.learned.policy_config_map
+    if policy is not None:
+        volume["projected"]["sources"].append(_policy_source(policy))
     container = _container(
         "router", images.dataplane, images, ["python", "-m", "slimscale.serving.router"]
     ) | {
@@ -66,12 +73,13 @@ def router_template(
         ],
         "env": _environment(),
         "resources": _resources(
-            spec.router.resources, cpu="100m", memory="128Mi", memory_limit=_mebibytes(memory)
+            spec.router.resources, cpu="100m", memory="128Mi",
+            memory_limit=_mebibytes(_router_bytes(spec)),
         ),
         **_probes(ROUTER_STATUS_PORT),
         "volumeMounts": [_mount(PODINFO_VOLUME, CONFIG_MOUNT), _mount("tmp", _TMP, write=True)],
-    }
-    pod = _pod(spec, {PODINFO_VOLUME: _config_volume(names, "router.json")})
+    }  # fmt: skip
+    pod = _pod(spec, {PODINFO_VOLUME: volume})
     pod |= {
         "serviceAccountName": account,
         "automountServiceAccountToken": True,
@@ -160,6 +168,17 @@ def _sidecar(spec: SlimInferenceSpec, pool: Pool, images: Images) -> Json:
     }
 
 
+def _router_bytes(spec: SlimInferenceSpec) -> int:
+    """What a router may hold beside itself: requests, policies, decisions."""
+    routing = spec.routing
+    found = 2 * routing.buffer_bytes + 4 * routing.max_body_bytes
+    if routing.learned.policy_config_map is not None:
+        found += 8 * POLICY_MOST_BYTES  # file and arrays, of this policy and the one before
+    if routing.decision_log.sample_percent > 0:
+        found += 2 * routing.decision_log.max_bytes
+    return found
+
+
 def _template(names: InferenceNames, labels: Mapping[str, str], pod: Json) -> Json:
     metadata = {"labels": dict(labels), "annotations": {ANNOTATION_OWNER: names.owner}}
     return {"metadata": metadata, "spec": pod}
@@ -245,6 +264,15 @@ def _config_volume(names: InferenceNames, *files: str) -> Json:
             ],
         }
     }
+
+
+def _policy_source(config_map: str) -> Json:
+    """Optional: without it, or with a bad one, the router starts and says so."""
+    folder = POLICY_FOLDER.removeprefix(f"{CONFIG_MOUNT}/")
+    items = [
+        {"key": key, "path": f"{folder}/{key}"} for key in (POLICY_WEIGHTS_KEY, POLICY_CARD_KEY)
+    ]
+    return {"configMap": {"name": config_map, "items": items, "optional": True}}
 
 
 def _mount(name: str, path: str, *, write: bool = False) -> Json:

@@ -17,6 +17,7 @@ class ConditionType(StrEnum):
     APPLIED = "Applied"
     ROUTER_AVAILABLE = "RouterAvailable"
     POOLS_AVAILABLE = "PoolsAvailable"
+    POLICY_IN_USE = "PolicyInUse"
 
 
 class Reason(StrEnum):
@@ -86,3 +87,12 @@ class Reason(StrEnum):
     CRASH_LOOP = "CrashLoop"
     QUOTA_EXCEEDED = "QuotaExceeded"
     DEVICE_LOST = "DeviceLost"
+    # PolicyInUse
+    IN_USE = "InUse"
+    IN_SHADOW = "InShadow"
+    CANARY = "Canary"
+    PROVING = "ProvingItself"
+    POLICY_NOT_FOUND = "PolicyNotFound"
+    POLICY_REFUSED = "PolicyRefused"
+    SLO_BURN = "SloBurn"
+    WORSE_THAN_INCUMBENT = "WorseThanIncumbent"

@@ -7,7 +7,7 @@ from pydantic import Field
 from slimscale.api.common import Condition, KubeModel
 
 __all__ = ["DECISIONS_KEPT", "PoolStatus", "ScalingDecision", "SlimInferenceStatus", "SloStatus"]
-__all__ += ["WidthShare"]
+__all__ += ["RoutingStatus", "WidthShare"]
 
 DECISIONS_KEPT = 5
 _MAX_POOLS = 8
@@ -65,6 +65,22 @@ class SloStatus(KubeModel):
     rejected_per_second: float | None = None
 
 
+class RoutingStatus(KubeModel):
+    """Which policy routes, as the routers tell; where they differ, the one that is furthest behind."""
+
+    policy: str = Field(max_length=32, description="What is asked for.")
+    acting: str = Field(
+        default="", max_length=32, description="What acts on the requests that are no canary's."
+    )
+    stage: str = Field(
+        default="", max_length=16, description="Of a learned policy: Shadow, Canary or Active."
+    )
+    version: str = Field(default="", max_length=64, description="Of the policy file in use.")
+    overruled_share: float | None = Field(
+        default=None, description="Share of its choices that the shield did not let stand."
+    )
+
+
 class ScalingDecision(KubeModel):
     """A change of replicas, and why."""
 
@@ -98,6 +114,7 @@ class SlimInferenceStatus(KubeModel):
     )  # fmt: skip
     widths: list[WidthShare] = Field(default_factory=list, max_length=_MAX_WIDTHS)
     slo: SloStatus | None = None
+    routing: RoutingStatus | None = None
     decisions: list[ScalingDecision] = Field(
         default_factory=list, max_length=DECISIONS_KEPT, description="The last ones, newest last."
     )

@@ -11,13 +11,20 @@ from pydantic import Field, model_validator
 
 from slimscale.api.common import KubeModel
 
-__all__ = ["Batching", "ModelServerConfig", "PolicyName", "PoolTraits", "RouterConfig"]
-__all__ += ["RoutingMode", "SidecarConfig", "WidthModel"]
+__all__ = ["Batching", "DecisionLog", "ModelServerConfig", "ObjectiveWeights", "PolicyName"]
+__all__ += ["PoolTraits", "RouterConfig", "RoutingMode", "SidecarConfig", "WidthModel"]
 
 CONFIG_MOUNT = "/etc/slimscale"
 ROUTER_CONFIG_FILE = f"{CONFIG_MOUNT}/router.json"
 SIDECAR_CONFIG_FILE = f"{CONFIG_MOUNT}/sidecar.json"
 MODELSERVER_CONFIG_FILE = f"{CONFIG_MOUNT}/modelserver.json"
+POLICY_WEIGHTS_KEY = "policy.safetensors"
+"""Key in a ConfigMap's binaryData, and name of the file."""
+POLICY_CARD_KEY = "policy.json"
+"""Key in its data, and name of the file."""
+POLICY_FOLDER = f"{CONFIG_MOUNT}/policy"
+POLICY_MOST_BYTES = 1_000_000
+"""Weights and card together: a ConfigMap takes no more than a mebibyte, as base64."""
 
 ROUTER_PORT = 8080
 ROUTER_STATUS_PORT = 8081
@@ -37,13 +44,44 @@ class PolicyName(StrEnum):
     SED = "SED"
     COLD_AWARE_SED = "ColdAwareSED"
     MIXTURE = "Mixture"
+    PPO = "PPO"
 
 
 class RoutingMode(StrEnum):
-    """Shadow: `policy` only writes down what it would have done; SED acts."""
+    """Shadow: `policy` only writes down what it would have done; Canary: it gets a small share.
+
+    What acts on the other requests is SED, and for PPO ColdAwareSED.
+    """
 
     ACTIVE = "Active"
+    CANARY = "Canary"
     SHADOW = "Shadow"
+
+
+class ObjectiveWeights(KubeModel):
+    """What a request is worth to a learned policy: higher weighs more."""
+
+    accuracy: float = Field(
+        default=12.0, ge=0, le=1000, description="Of a whole unit of accuracy, 0 to 1."
+    )
+    latency: float = Field(
+        default=1.0, ge=0, le=1000, description="Of a latency as long as the SLO, which costs this."
+    )
+    energy: float = Field(default=0.3, ge=0, le=1000, description="Cost of a joule above idle.")
+    miss: float = Field(default=1.0, ge=0, le=1000, description="Cost of a missed SLO.")
+
+
+class DecisionLog(KubeModel):
+    """What a learned policy saw and did, kept in each router for `slimscale train router`."""
+
+    sample_percent: float = Field(
+        default=0.0, ge=0, le=100,
+        description="Share of the decisions that is kept; 0: none. No text of a request is.",
+    )  # fmt: skip
+    max_bytes: int = Field(
+        default=16 * 2**20, ge=2**16, le=2**28,
+        description="Most memory of a router for it; the oldest decisions go first.",
+    )  # fmt: skip
 
 
 class WidthModel(KubeModel):
@@ -129,6 +167,12 @@ class RouterConfig(_Service):
     timeout_milliseconds: Milliseconds = Field(
         default=30_000, description="Of a request that names no deadline."
     )
+    slo_percentile: float = Field(default=95.0, ge=50, le=99.99)
+    policy_from_config_map: bool = False
+    """The learned policy is in `policy/` beside this file; else the one that ships is used."""
+    canary_percent: float = Field(default=5.0, ge=0.1, le=50)
+    objective: ObjectiveWeights = ObjectiveWeights()
+    decision_log: DecisionLog = DecisionLog()
     min_accuracy: float = Field(default=0.0, ge=0, le=1)
     max_batch_rows: int = Field(default=32, ge=1, le=1024)
     buffer_requests: int = Field(default=1000, ge=0, le=100_000)

@@ -10,14 +10,22 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from slimscale.api.common import KubeModel, Quantity
+from slimscale.api.common import KubeModel, Name, Quantity
 from slimscale.api.inference_status import SlimInferenceStatus
 from slimscale.api.quantity import parse_quantity
-from slimscale.api.serving_config import Batching, Milliseconds, PolicyName, RoutingMode, WidthModel
+from slimscale.api.serving_config import (
+    Batching,
+    DecisionLog,
+    Milliseconds,
+    ObjectiveWeights,
+    PolicyName,
+    RoutingMode,
+    WidthModel,
+)
 from slimscale.api.simworkload import ObjectMeta
 
 __all__ = ["MAX_POOLS", "MAX_WIDTHS", "Pool", "Resources", "ScalingOwner", "SlimInference"]
-__all__ += ["ModelSource", "SlimInferenceSpec", "Toleration"]
+__all__ += ["LearnedRouting", "ModelSource", "SlimInferenceSpec", "Toleration"]
 
 MAX_POOLS = 8
 MAX_WIDTHS = 16
@@ -203,6 +211,24 @@ class Slo(KubeModel):
     )  # fmt: skip
 
 
+class LearnedRouting(KubeModel):
+    """Of the policy PPO, and of a canary."""
+
+    policy_config_map: Name | None = Field(
+        default=None,
+        description="ConfigMap in this namespace with the keys policy.safetensors (binaryData) and"
+        " policy.json; unset: the policy that ships. A change of it is taken up while running.",
+    )
+    canary_percent: float = Field(
+        default=5.0, ge=0.1, le=50,
+        description="Share of the requests in mode Canary, and of a policy that has to prove itself:"
+        " a new file, or one that missed the SLO too often.",
+    )  # fmt: skip
+    objective: ObjectiveWeights = Field(
+        default=ObjectiveWeights(), description="What the policy is to weigh against what."
+    )
+
+
 class Routing(KubeModel):
     """How the router picks pod, width and batch cap, and what it holds back."""
 
@@ -211,7 +237,13 @@ class Routing(KubeModel):
     )
     mode: RoutingMode = Field(
         default=RoutingMode.ACTIVE,
-        description="Shadow: SED acts, the policy only logs what it would have done.",
+        description="Shadow: another policy acts, this one only logs what it would have done."
+        " Canary: it gets learned.canaryPercent of the requests. The other one is SED, or"
+        " ColdAwareSED beside PPO.",
+    )
+    learned: LearnedRouting = LearnedRouting()
+    decision_log: DecisionLog = Field(
+        default=DecisionLog(), description="What PPO saw and did, kept in the routers for training."
     )
     timeout_milliseconds: Milliseconds = Field(
         default=30_000, description="Of a request that names no deadline."
@@ -225,6 +257,15 @@ class Routing(KubeModel):
     max_body_bytes: int = Field(
         default=16 * 2**20, ge=2**10, le=2**31 - 1, description="Largest body of a request."
     )
+
+    @model_validator(mode="after")
+    def _log_is_of_a_learned_policy(self) -> Self:
+        if self.decision_log.sample_percent > 0 and self.policy is not PolicyName.PPO:
+            raise ValueError(
+                "routing.decisionLog.samplePercent keeps what PPO saw and did; set it to 0, or"
+                " routing.policy to PPO"
+            )
+        return self
 
 
 class Scaling(KubeModel):

@@ -98,6 +98,14 @@ INFERENCE_RULES: Mapping[str, tuple[CelRule, ...]] = MappingProxyType(
         ),
         "pools[].resources": _RESOURCES,
         "router.resources": _RESOURCES,
+        "routing": (
+            CelRule(
+                "self.decisionLog.samplePercent == 0.0 || self.policy == 'PPO'",
+                "'routing.decisionLog.samplePercent keeps what PPO saw and did; set it to 0, or"
+                " routing.policy to PPO'",
+                ".decisionLog.samplePercent",
+            ),
+        ),
         "scaling": (
             CelRule(
                 "self.panicWindowSeconds <= self.stableWindowSeconds",

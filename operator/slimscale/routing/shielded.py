@@ -20,15 +20,16 @@ _NO_CHOICE = Objection.NO_CHOICE
 
 
 class ShieldedPolicy:
-    """`learned` proposes, the shield judges, `base` decides where the proposal does not stand.
+    """`learned` (None: there is none) proposes, the shield judges, `base` decides where the proposal does not stand.
 
     Probes of ejected pods are the base's: without them no pod would ever come back. `overruled`
     counts by objection; `last_objection` is that of the last choice, None where the proposal stood.
     """
 
     def __init__(
-        self, learned: RoutingPolicy, *, base: Heuristic, rules: ShieldRules | None = None
+        self, learned: RoutingPolicy | None, *, base: Heuristic, rules: ShieldRules | None = None
     ) -> None:
+        self.name = "PPO"
         self.learned = learned
         self.base = base
         self.rules = rules or ShieldRules()
@@ -36,20 +37,21 @@ class ShieldedPolicy:
         self.stood = 0
         self.last_objection: Objection | None = None
 
-    @property
-    def name(self) -> str:
-        return self.learned.name
-
     def choose(
         self, request: RequestView, pods: Sequence[PodView], widths: Sequence[Width], rng: Random
     ) -> Route | None:
         base = self.base
         candidates = base.delays.candidates(request, pods, widths)
         self.last_objection = None
-        if not candidates or any(candidate.pod.probing for candidate in candidates):
+        learned = self.learned
+        if (
+            learned is None
+            or not candidates
+            or any(candidate.pod.probing for candidate in candidates)
+        ):
             return base.choose_among(candidates, request, rng)
         try:
-            proposal = self.learned.choose(request, pods, widths, rng)
+            proposal = learned.choose(request, pods, widths, rng)
         except Exception:  # no fault of a network may cost a request
             proposal = None
         chosen = None if proposal is None else _among(candidates, proposal)
@@ -70,7 +72,8 @@ class ShieldedPolicy:
         return base.choose_among(candidates, request, rng)
 
     def learn(self, outcome: Outcome) -> None:
-        self.learned.learn(outcome)
+        if self.learned is not None:
+            self.learned.learn(outcome)
 
     def _as_proposed(self, chosen: Candidate, proposal: Route, request: RequestView) -> Route:
         cap = min(proposal.batch_cap, self.base.delays.max_batch_rows)
