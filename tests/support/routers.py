@@ -13,6 +13,7 @@ from slimscale.serving.router.app import Router
 from slimscale.serving.router.settings import RouterSettings
 from slimscale.serving.router.state import RouterState
 from tests.support.fake_sidecar import FakeSidecar, body_of
+from tests.support.learned_policies import fake_candidates
 from tests.support.routing_cases import WIDTHS
 
 __all__ = ["RouterUnderTest", "router_config", "running_router", "until"]
@@ -126,7 +127,7 @@ async def running_router(
         drain_wait_seconds=0, drain_seconds=5,
         endpoints=",".join(f"{one.name}=127.0.0.1:{one.port}" for one in sidecars),
     )  # fmt: skip
-    router = Router(settings, Random(seed))
+    router = Router(settings, Random(seed), candidates=fake_candidates(folder))
     await router.start()
     under_test = RouterUnderTest(router, path)
     try:

@@ -17,7 +17,7 @@ from slimscale.domain.contract import MetricName
 from slimscale.inpod.exposition import IGNORED_HELP, IGNORED_NAME, METRIC_NAMES, PREFIX
 from slimscale.inpod.recorder import Recorder
 from slimscale.serving.modelserver.metrics import ModelServerMetrics
-from slimscale.serving.router.metrics import GAUGES, RouterMetrics
+from slimscale.serving.router.metrics import COUNTS, GAUGES, RouterMetrics
 from slimscale.serving.sidecar.metrics import SidecarMetrics
 
 __all__ = ["metrics_reference"]
@@ -94,7 +94,11 @@ class _Around:
 
     def gauges(self) -> Iterator[tuple[str, dict[str, float]]]:
         for name in GAUGES:
-            yield name, {"SED" if name == "mixture_share" else "": 0.0}
+            yield name, {"any" if name in {"mixture_share", "policy_stage"} else "": 0.0}
+
+    def counts(self) -> Iterator[tuple[str, dict[tuple[str, ...], float]]]:
+        for name in COUNTS:
+            yield name, {}
 
     def pods(self) -> Iterator[tuple[str, int, int]]:
         return iter(())

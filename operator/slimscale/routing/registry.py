@@ -11,7 +11,7 @@ from slimscale.routing.heuristics import (
 )
 from slimscale.routing.mixture import Mixture
 from slimscale.routing.policy import RoutingPolicy
-from slimscale.routing.shielded import ShieldedPolicy
+from slimscale.routing.shielded import LearnedPolicy, ShieldedPolicy
 
 __all__ = ["make_policy", "shielded"]
 
@@ -30,6 +30,6 @@ def make_policy(name: PolicyName, *, max_batch_rows: int) -> RoutingPolicy:
     return _MAKERS[name](max_batch_rows)
 
 
-def shielded(learned: RoutingPolicy | None, *, max_batch_rows: int) -> ShieldedPolicy:
+def shielded(learned: LearnedPolicy | None, *, max_batch_rows: int) -> ShieldedPolicy:
     """A learned policy behind its shield; None: there is none yet, the heuristic answers."""
     return ShieldedPolicy(learned, base=ColdAwareSED(max_batch_rows=max_batch_rows))

@@ -6,14 +6,43 @@ delay can neither pass the shield by it nor get a pod ejected for missing it.
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from random import Random
+from typing import Protocol
 
 from slimscale.routing.expected_delay import Candidate
 from slimscale.routing.heuristics import Heuristic, Reason
+from slimscale.routing.learned.observation import Observation
 from slimscale.routing.policy import Outcome, PodView, RequestView, Route, RoutingPolicy, Width
 from slimscale.routing.shield import Objection, ShieldRules, object_to, why_infeasible
 
-__all__ = ["ShieldedPolicy"]
+__all__ = ["DecisionTrace", "LearnedPolicy", "ShieldedPolicy"]
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionTrace:
+    """What a learned policy saw and how sure it was: copies, good after the next decision too."""
+
+    observation: Observation
+    pods: tuple[str, ...]
+    """Names, in the order of the observation's first axis."""
+    action: tuple[int, int, int, int]
+    """Its own: indices of pod, width, cap and hold."""
+    log_probability: float
+    """Of that action, natural logarithm."""
+
+
+class LearnedPolicy(RoutingPolicy, Protocol):
+    """A routing policy made of a network."""
+
+    def arrived(self, rows: int, *, now: float) -> None:
+        """A request has come; before its `choose`. `now`: seconds of any one monotonic clock."""
+        ...
+
+    def trace(self) -> DecisionTrace | None:
+        """Of the last `choose`. None: it saw nothing, or gave no route."""
+        ...
+
 
 _LEARNED = Reason.LEARNED
 _NO_CHOICE = Objection.NO_CHOICE
@@ -27,7 +56,7 @@ class ShieldedPolicy:
     """
 
     def __init__(
-        self, learned: RoutingPolicy | None, *, base: Heuristic, rules: ShieldRules | None = None
+        self, learned: LearnedPolicy | None, *, base: Heuristic, rules: ShieldRules | None = None
     ) -> None:
         self.name = "PPO"
         self.learned = learned

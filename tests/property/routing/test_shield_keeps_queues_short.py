@@ -12,7 +12,7 @@ from slimscale.routing.expected_delay import DelayModel
 from slimscale.routing.heuristics import HEADROOM, ColdAwareSED, Reason
 from slimscale.routing.policy import Outcome, PodView, RequestView, Route, RoutingPolicy, Width
 from slimscale.routing.shield import Objection
-from slimscale.routing.shielded import ShieldedPolicy
+from slimscale.routing.shielded import DecisionTrace, ShieldedPolicy
 from tests.property.routing.test_policies_keep_their_laws import pod_lists, requests
 from tests.support.routing_cases import WIDTHS
 
@@ -44,6 +44,12 @@ class Worst:
 
     def learn(self, outcome: Outcome) -> None:
         return
+
+    def arrived(self, rows: int, *, now: float) -> None:
+        return
+
+    def trace(self) -> DecisionTrace | None:
+        return None
 
 
 class Slowest(Worst):

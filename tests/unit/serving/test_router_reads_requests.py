@@ -95,6 +95,6 @@ def test_a_policy_that_stays_keeps_what_it_has_learnt_and_another_starts_anew() 
     )
     other = make_live(RouterConfig.model_validate(router_config(policy="SED")), first)
     assert same.policy is first.policy
-    assert shadowed.shadow is first.policy
+    assert shadowed.candidate is first.policy
     assert shadowed.policy.name == "SED"
     assert other.policy is not first.policy

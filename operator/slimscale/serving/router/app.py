@@ -16,9 +16,11 @@ from slimscale.serving.http.messages import JSON_TYPE
 from slimscale.serving.http.status import StatusServer
 from slimscale.serving.protocol.errors import error_response
 from slimscale.serving.router.buffer import RequestBuffer
+from slimscale.serving.router.candidate import CandidateKeeper
 from slimscale.serving.router.endpoints import ApiServer, Endpoint, EndpointWatch
 from slimscale.serving.router.forward import Forwarder
 from slimscale.serving.router.front import FrontDoor
+from slimscale.serving.router.learned import keep_candidates
 from slimscale.serving.router.live import make_live
 from slimscale.serving.router.metrics import RouterMetrics
 from slimscale.serving.router.pods import Pod, Pods
@@ -40,13 +42,17 @@ _WINDOW_SECONDS = (1.0, 3600.0)
 class Router:
     """`start`, then `stop`. Needs a running event loop."""
 
-    def __init__(self, settings: RouterSettings, rng: Random) -> None:
+    def __init__(
+        self, settings: RouterSettings, rng: Random, *, candidates: CandidateKeeper | None = None
+    ) -> None:
         """Reads router.json: OSError or ValueError where there is none to begin with."""
         self._settings = settings
         self._rng = rng
         self._file = ConfigFile(settings.config, RouterConfig)
-        live = make_live(self._file.load())
         now = asyncio.get_running_loop().time()
+        config = self._file.load()
+        self.candidates = candidates or keep_candidates(settings.config.parent)
+        live = make_live(config, loaded=self.candidates.poll(config), now=now)
         self.metrics = RouterMetrics()
         self.pods = Pods(live.ejection_rules, changed=self._pods_changed)
         self.pods.set_traits(live.config.pools)
@@ -70,6 +76,7 @@ class Router:
             pods=self.pods,
             buffer=self._buffer,
             demand=self._demand,
+            candidates=self.candidates,
         )
         self.metrics.surroundings = self.summary
         registry = CollectorRegistry()
@@ -128,17 +135,22 @@ class Router:
             self.poll_config()
 
     def poll_config(self) -> None:
-        """Look at router.json once: taken up whole, or refused whole."""
+        """Look at router.json and the policy file once: each is taken up whole, or refused whole."""
         config = self._file.poll()
         self.summary.config_error = self._file.error
         self.summary.config_loads = self._file.loads
         self.summary.config_failures = self._file.failures
         if self._watch is not None:
             self.summary.watch_failures = self._watch.failures
+        before, now = self.forwarder.live, asyncio.get_running_loop().time()
+        self.candidates.tick(before, now=now)
+        loaded = self.candidates.poll(config or before.config)
+        if config is None and loaded is before.loaded:
+            return
+        live = make_live(config or before.config, before, loaded=loaded, now=now)
+        self.forwarder.live = live
         if config is None:
             return
-        live = make_live(config, self.forwarder.live)
-        self.forwarder.live = live
         self._buffer.limits = live.buffer_limits
         self.pods.set_traits(config.pools)
         self.pods.set_rules(live.ejection_rules)

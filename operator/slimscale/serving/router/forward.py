@@ -6,14 +6,15 @@ the reply. All others, and second tries, go on in a task.
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from random import Random
 from typing import Any
 
 from slimscale.routing.admission import Admission, Refusal, Verdict, admit
 from slimscale.routing.feasibility import may_take
 from slimscale.routing.heuristics import Reason
-from slimscale.routing.policy import RequestView, Route
+from slimscale.routing.policy import PodView, RequestView, Route
+from slimscale.routing.rollout import Stage
 from slimscale.serving.http import (
     ClientPool,
     ClientResponse,
@@ -38,6 +39,9 @@ from slimscale.serving.router.windows import Demand
 __all__ = ["Forwarder"]
 
 _PROBE = Reason.PROBE
+_SHADOW = Stage.SHADOW
+_COMPARED_ONE_IN = 16
+"""Of the decisions, where the candidate acts: the comparison costs a second decision."""
 _NONE: frozenset[str] = frozenset()
 _GRACE_SECONDS = 0.1
 """A pod may say itself that it is too late; only then the router does."""
@@ -78,6 +82,7 @@ class Forwarder:
         self._releasing: asyncio.Task[None] | None = None
         self._id_prefix = b"%08x-" % rng.getrandbits(32)
         self._last_id = 0
+        self._since_compared = 0
 
     def infer(
         self, request: Request
@@ -90,11 +95,13 @@ class Forwarder:
             return error_response(error.status, str(error))
         arrived = request.received_at
         self._demand.arrived(asked.rows, now=arrived)
+        if live.learned is not None:
+            live.learned.arrived(asked.rows, now=arrived)
         self._outcomes.retries.earn()
         self._metrics.arrived_requests += 1
         self._metrics.arrived_rows += asked.rows
         request_id = asked.request_id or self._new_id()
-        trip = Trip(request, asked, live, request_id, arrived + asked.deadline_seconds)
+        trip = Trip(request, asked, live, request_id, arrived + asked.deadline_seconds, live.policy)
         self.body_bytes += len(request.body)
         step: Step
         if self.body_bytes > max(live.config.buffer_bytes, 4 * live.config.max_body_bytes):
@@ -272,16 +279,36 @@ class Forwarder:
         tried = frozenset(trip.tried) if trip.tried else _NONE
         wanted = RequestView(asked.rows, left, max(0.001, slo_left), asked.min_accuracy, tried)
         views = self._pods.views(now=now)
-        route = live.policy.choose(wanted, views, live.widths, self._rng)
+        rollout = live.rollout
+        if rollout is not None:
+            trip.policy, trip.arm = live.whose(trip.request_id)
+        route = trip.policy.choose(wanted, views, live.widths, self._rng)
         if route is None or route.expected_seconds > left:
             admission = admit(wanted, views, live.widths, live.delays)
             if admission.refusal is not None:
                 return self._refuse_or_hold(trip, admission)
             if admission.verdict is Verdict.HOLD:
                 return None
-        if route is not None and live.shadow is not None:
-            compare(route, wanted, views, live=live, metrics=self._metrics, rng=self._rng)
+        if route is not None and rollout is not None:
+            self._compare(trip, route, wanted, views)
         return route
+
+    def _compare(
+        self, trip: Trip, route: Route, wanted: RequestView, views: Sequence[PodView]
+    ) -> None:
+        """With what the policy that did not decide would have done."""
+        live, rollout = trip.live, trip.live.rollout
+        other = live.policy if trip.policy is live.candidate else live.candidate
+        if rollout is None or other is None:
+            return
+        if rollout.stage is _SHADOW:
+            rollout.shadowed += 1
+        else:
+            self._since_compared += 1
+            if self._since_compared < _COMPARED_ONE_IN:
+                return
+            self._since_compared = 0
+        compare(route, other, wanted, views, live=live, metrics=self._metrics, rng=self._rng)
 
     def _refuse_or_hold(self, trip: Trip, admission: Admission) -> Response | None:
         """A request that has waited already goes on waiting for room in a queue."""
@@ -297,8 +324,9 @@ class Forwarder:
         now = self._loop.time()
         live, rows, model = trip.live, trip.asked.rows, route.width.model
         pool = pod.pool if pod.pool in live.pools else "other"
-        self._metrics.decisions[live.policy.name, model, pool, route.reason] += 1
-        self.decisions.append(Decided(now, live.policy.name, route, pool, rows))
+        policy = trip.policy.name
+        self._metrics.decisions[policy, model, pool, route.reason] += 1
+        self.decisions.append(Decided(now, policy, route, pool, rows))
         trip.sends += 1
         probe = route.reason == _PROBE
         pod.probes_in_flight += probe

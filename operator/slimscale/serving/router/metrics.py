@@ -3,7 +3,7 @@
 Labels are bounded: models, pools and classes of router.json, pods that are there, fixed words.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -16,7 +16,7 @@ from prometheus_client.core import (
 
 from slimscale.serving.histogram import Histogram
 
-__all__ = ["GAUGES", "Histogram", "RouterMetrics", "Surroundings"]
+__all__ = ["COUNTS", "GAUGES", "Comparison", "Histogram", "RouterMetrics", "Surroundings"]
 
 GAUGES: Mapping[str, str] = {
     "buffered_requests": "Requests waiting for a pod.",
@@ -30,8 +30,23 @@ GAUGES: Mapping[str, str] = {
     "config_failures": "Configuration files refused.",
     "watch_failures": "Failures of the watch for pods.",
     "mixture_share": "Trust of the mixture in its base policies.",
+    "policy_stage": "1: the candidate policy's stage is this one.",
+    "policy_ok": "1: the policy file is in use.",
+    "policy_loads": "Policy files taken up.",
+    "policy_failures": "Policy files refused.",
+    "policy_falls": "Times that the candidate lost its share since it last was well for long.",
+    "decision_log_decisions": "Decisions that are kept.",
+    "decision_log_bytes": "Memory of the decisions that are kept.",
 }
-"""What surroundings tell, after `slimscale_router_`. Only a mixture has shares, one a `name`."""
+"""What surroundings tell, after `slimscale_router_`. Shares and stages are by `name`."""
+
+COUNTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "shield": ("Choices of a learned policy, by what the shield said.", ("verdict",)),
+    "candidate_requests": (
+        "Requests that ended within their SLO or not, by who had them.", ("arm", "result"),
+    ),
+}  # fmt: skip
+"""Counters that surroundings tell: words and labels. Nothing while there is no candidate."""
 
 LATENCY_BOUNDS = (
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 30.0,
@@ -42,11 +57,28 @@ OVERHEAD_BOUNDS = (
 _CODES = frozenset((200, 400, 404, 405, 408, 413, 415, 429, 431, 499, 500, 502, 503, 504))
 
 
+class Comparison:
+    """Sums over the requests that two policies were asked about."""
+
+    __slots__ = ("accuracy", "misses", "requests", "seconds")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.seconds = 0.0
+        """Expected delays."""
+        self.accuracy = 0.0
+        self.misses = 0
+        """Expected delay above the SLO."""
+
+
 class Surroundings(Protocol):
     """What is read when metrics are scraped."""
 
     def gauges(self) -> Iterable[tuple[str, dict[str, float]]]:
         """A name of `GAUGES`, and values by label: `""` for a metric without one."""
+
+    def counts(self) -> Iterable[tuple[str, Mapping[tuple[str, ...], float]]]:
+        """A name of `COUNTS`, and values by its labels."""
 
     def pods(self) -> Iterable[tuple[str, int, int]]:
         """Name, requests so far and rows in flight of each pod that is there."""
@@ -71,8 +103,8 @@ class RouterMetrics:
         """By class and met or missed."""
         self.shadow: Counter[tuple[str, str]] = Counter()
         """By policy and what the shadow would have done differently."""
-        self.shadow_seconds: defaultdict[str, float] = defaultdict(float)
-        """Expected delay, summed: of the acting policy's routes and of the shadow's."""
+        self.compared = {"acting": Comparison(), "shadow": Comparison()}
+        """Of what was done, and of what the other policy would have done."""
         self.latency: dict[str, Histogram] = {}
         self.overhead = Histogram(OVERHEAD_BOUNDS)
 
@@ -128,11 +160,30 @@ class RouterMetrics:
             ("policy", "difference"),
             self.shadow,
         )
+        compared = self.compared
+        yield _counts(
+            "shadow_compared",
+            "Routes compared, both of which are feasible.",
+            ("route",),
+            {name: sums.requests for name, sums in compared.items()},
+        )
         yield _counts(
             "shadow_expected_seconds",
             "Expected delay of the routes compared, summed.",
             ("route",),
-            self.shadow_seconds,
+            {name: sums.seconds for name, sums in compared.items()},
+        )
+        yield _counts(
+            "shadow_expected_accuracy",
+            "Accuracy of the routes compared, summed.",
+            ("route",),
+            {name: sums.accuracy for name, sums in compared.items()},
+        )
+        yield _counts(
+            "shadow_expected_misses",
+            "Routes compared that are expected to miss their SLO.",
+            ("route",),
+            {name: sums.misses for name, sums in compared.items()},
         )
 
     def _times(self) -> Iterator[Metric]:
@@ -157,6 +208,9 @@ class RouterMetrics:
             for key, value in values.items():
                 gauge.add_metric([key] if label else [], value)
             yield gauge
+        for name, counted in surroundings.counts():
+            words, labels = COUNTS[name]
+            yield _counts(name, words, labels, counted)
         sent = CounterMetricFamily(
             "slimscale_router_pod_requests", "Requests sent to a pod.", labels=["pod"]
         )

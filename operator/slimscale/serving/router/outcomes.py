@@ -166,6 +166,8 @@ class Outcomes:
         if not trip.ended:
             self._demand.failed(now=self._time())
             trip.ended = True
+        if trip.arm is not None:
+            trip.arm.end(met=met)
         self._metrics.slo[trip.asked.slo_class, "met" if met else "missed"] += 1
 
     def _learn(self, leg: Leg, now: float, *, succeeded: bool) -> None:
@@ -177,7 +179,7 @@ class Outcomes:
             asked.rows, asked.deadline_seconds, asked.slo_seconds, asked.min_accuracy
         )
         latency = now - trip.request.received_at
-        trip.live.policy.learn(Outcome(wanted, leg.route, latency, succeeded))
+        trip.policy.learn(Outcome(wanted, leg.route, latency, succeeded))
 
     @staticmethod
     def _error(trip: Trip, status: int, message: str) -> Response:

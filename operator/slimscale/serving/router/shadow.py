@@ -1,10 +1,10 @@
-"""What a second policy would have done: counted and compared, never acted on."""
+"""What the other policy would have done: counted and compared, never acted on."""
 
 import logging
 from collections.abc import Sequence
 from random import Random
 
-from slimscale.routing.policy import PodView, RequestView, Route
+from slimscale.routing.policy import PodView, RequestView, Route, RoutingPolicy
 from slimscale.serving.router.live import Live
 from slimscale.serving.router.metrics import RouterMetrics
 
@@ -15,34 +15,44 @@ _log = logging.getLogger(__name__)
 
 def compare(
     route: Route,
+    other: RoutingPolicy,
     request: RequestView,
     views: Sequence[PodView],
     *,
     live: Live,
     metrics: RouterMetrics,
     rng: Random,
-) -> None:
-    """Ask the shadow and count how its route differs, and both routes' expected delays.
+) -> Route | None:
+    """Ask the other policy, count how its route differs, and return it.
 
-    Both delays come from the same arithmetic (cold-aware), whatever the policies use themselves. They
-    are summed for the same requests, so that their difference means something.
+    Delays, accuracies and misses of both routes are summed for the same requests, so that their
+    differences mean something; the delays come from the same arithmetic (cold-aware) for both,
+    whatever the policies use themselves.
     """
-    if live.shadow is None:
-        return
-    other = live.shadow.choose(request, views, live.widths, rng)
-    difference = _difference(route, other)
-    metrics.shadow[live.shadow.name, difference] += 1
-    delays = {
-        (candidate.pod.name, candidate.width.model): candidate.expected_seconds
-        for candidate in live.delays.candidates(request, views, live.widths)
-    }
-    done = delays.get((route.pod, route.width.model))
-    would = None if other is None else delays.get((other.pod, other.width.model))
-    if done is not None and would is not None:
-        metrics.shadow_seconds["acting"] += done
-        metrics.shadow_seconds["shadow"] += would
+    would = other.choose(request, views, live.widths, rng)
+    difference = _difference(route, would)
+    metrics.shadow[other.name, difference] += 1
+    if would is not None:
+        delays = {
+            (candidate.pod.name, candidate.width.model): candidate.expected_seconds
+            for candidate in live.delays.candidates(request, views, live.widths)
+        }
+        acting = delays.get((route.pod, route.width.model))
+        shadow = delays.get((would.pod, would.width.model))
+        if acting is not None and shadow is not None:
+            slo = request.slo_seconds
+            for name, one, delay in (
+                ("acting", route, acting + route.hold_seconds),
+                ("shadow", would, shadow + would.hold_seconds),
+            ):
+                sums = metrics.compared[name]
+                sums.requests += 1
+                sums.seconds += delay
+                sums.accuracy += one.width.accuracy
+                sums.misses += delay > slo
     if _log.isEnabledFor(logging.DEBUG):
-        _log.debug("shadow %s: %s; acting: %s", live.shadow.name, other, route)
+        _log.debug("shadow %s: %s; acting: %s", other.name, would, route)
+    return would
 
 
 def _difference(route: Route, other: Route | None) -> str:

@@ -16,7 +16,7 @@ from pydantic.alias_generators import to_camel
 
 from slimscale.domain.serving import PodTelemetry
 
-__all__ = ["DecisionState", "DemandState", "PodState", "PoolState", "RouterState"]
+__all__ = ["DecisionState", "DemandState", "PodState", "PolicyState", "PoolState", "RouterState"]
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -114,11 +114,34 @@ class DecisionState(_State):
     reason: str
 
 
+class PolicyState(_State):
+    """Which policy routes, and how far a candidate has come."""
+
+    asked: str
+    acting: str
+    """On all requests that are no canary's."""
+    stage: str = ""
+    """Shadow, Canary or Active; empty: there is no candidate."""
+    reason: str = ""
+    """One of `routing.rollout.StageReason`."""
+    words: str = ""
+    since_seconds: Seconds | None = None
+    falls: Count = 0
+    """Times that it lost its share since it last was well for long."""
+    version: str = ""
+    """Of the policy file in use."""
+    error: str | None = None
+    """Why the policy that was asked for is not in use, and what is."""
+    overruled_share: Share | None = None
+    """Of the choices of a learned policy: those that the shield did not let stand."""
+
+
 class RouterState(_State):
     router: str
     service: str
     policy: str
     mode: str
+    candidate: PolicyState | None = None
     config_error: str | None = None
     """Why the present configuration file is not in use; the last good one is."""
     pods_known: bool

@@ -1,10 +1,11 @@
 """Builds the router's state and the gauges of its metrics from what its parts know."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from slimscale.routing.ejection import Health
 from slimscale.routing.mixture import Mixture
 from slimscale.serving.router.buffer import RequestBuffer
+from slimscale.serving.router.candidate import CandidateKeeper
 from slimscale.serving.router.forward import Forwarder
 from slimscale.serving.router.pods import Pod, Pods
 from slimscale.serving.router.state import (
@@ -30,6 +31,7 @@ class Summary:
         pods: Pods,
         buffer: RequestBuffer,
         demand: Demand,
+        candidates: CandidateKeeper,
     ) -> None:
         self.name = name
         self.config_error: str | None = None
@@ -41,6 +43,7 @@ class Summary:
         self._pods = pods
         self._buffer = buffer
         self._demand = demand
+        self._candidates = candidates
 
     def state(
         self, *, now: float, stable: float, panic: float, percentile: float = 95.0
@@ -54,6 +57,7 @@ class Summary:
             service=config.service,
             policy=config.policy,
             mode=config.mode,
+            candidate=self._candidates.state(self._forwarder.live, now=now),
             config_error=self.config_error,
             pods_known=self.pods_known,
             demand=self._demand_state(now, stable, panic, percentile),
@@ -132,11 +136,15 @@ class Summary:
         yield "config_failures", {"": self.config_failures}
         yield "watch_failures", {"": self.watch_failures}
         mixture = next(
-            (one for one in (live.policy, live.shadow) if isinstance(one, Mixture)), None
+            (one for one in (live.policy, live.candidate) if isinstance(one, Mixture)), None
         )
         if mixture is not None:
             shares = zip(mixture.bases, mixture.shares(), strict=True)
             yield "mixture_share", {base.name: share for base, share in shares}
+        yield from self._candidates.gauges(live)
+
+    def counts(self) -> Iterable[tuple[str, Mapping[tuple[str, ...], float]]]:
+        return self._candidates.counts(self._forwarder.live)
 
     def pods(self) -> Iterable[tuple[str, int, int]]:
         for pod in self._pods:

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from slimscale.routing.policy import Route
+from slimscale.routing.policy import Route, RoutingPolicy
+from slimscale.routing.rollout import Arm
 from slimscale.serving.headers import (
     BATCH_CAP,
     BATCH_ROWS,
@@ -51,6 +52,10 @@ class Trip:
     """The configuration it began with."""
     request_id: bytes
     deadline_at: float
+    policy: RoutingPolicy
+    """That decided last."""
+    arm: Arm | None = None
+    """Whose request it is, where a candidate is tried."""
     tried: set[str] = field(default_factory=set)
     sends: int = 0
     held: bool = False
