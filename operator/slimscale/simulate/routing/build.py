@@ -82,6 +82,8 @@ def new_plane(
     for device in range(len(scene.devices)):
         tell(s, device)
         s["known"][device] = 1
+    s["changed"][:] = 1
+    s["mask_changed"] = 1
     return plane
 
 

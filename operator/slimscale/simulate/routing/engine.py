@@ -60,14 +60,14 @@ def advance_to_next_arrival(s: Any, q: Requests) -> int:
     while True:
         if s.retry_head >= 0:
             request = s.retry_head
-            s.retry_head = q.following[request]
-            q.following[request] = -1
+            s.retry_head = q.each[request].following
+            q.each[request].following = -1
             return int(request)
         device, at = 0, s.event_at[0]
         for other in range(1, s.devices):
             if s.event_at[other] < at:
                 device, at = other, s.event_at[other]
-        arrives = q.arrival[s.next_request] if s.next_request < s.total else np.inf
+        arrives = q.each[s.next_request].arrival if s.next_request < s.total else np.inf
         if at <= arrives and at < np.inf and (arrives < np.inf or s.inside > 0):
             _pass_time(s, at)
             _act(s, q, device)
@@ -94,24 +94,26 @@ def apply_action(  # noqa: PLR0917 - compiled code is called by position
     """
     decision = s.decisions
     s.decisions += 1
-    q.request_of[decision] = request
-    q.decision_of[request] = decision
-    q.area[decision] = s.area - s.area_counted
+    q.decisions[decision].request = request
+    q.decisions[decision].area = s.area - s.area_counted
     s.area_counted = s.area
-    q.device[request] = device
-    q.width[request] = width
-    q.cap[request] = cap
-    q.hold[request] = hold
-    q.sent_at[request] = s.now
-    q.expected_at[request] = s.now + expected_seconds
+    one = q.each[request]
+    one.decision = decision
+    one.device = device
+    one.width = width
+    one.cap = cap
+    one.hold = hold
+    one.sent_at = s.now
+    one.expected_at = s.now + expected_seconds
     if s.down[device] == 1:
         _drop(s, q, request)
         return
-    q.open_following[request] = -1
+    one.open_following = -1
+    s.changed[device] = 1
     if s.open_head[device] < 0:
         s.open_head[device] = request
     else:
-        q.open_following[s.open_tail[device]] = request
+        q.each[s.open_tail[device]].open_following = request
     s.open_tail[device] = request
     s.sent[device, width] += 1
     s.received[device, width] += 1
@@ -124,25 +126,25 @@ def apply_action(  # noqa: PLR0917 - compiled code is called by position
 
 @compiled
 def _enqueue(s: Any, q: Requests, request: int, device: int, width: int) -> None:
-    klass = q.klass[request]
+    klass = q.each[request].klass
     tail = s.tail[device, width, klass]
     if tail < 0:
         s.head[device, width, klass] = request
         s.tail[device, width, klass] = request
-        q.following[request] = -1
-    elif q.arrival[tail] <= q.arrival[request]:
-        q.following[tail] = request
+        q.each[request].following = -1
+    elif q.each[tail].arrival <= q.each[request].arrival:
+        q.each[tail].following = request
         s.tail[device, width, klass] = request
-        q.following[request] = -1
+        q.each[request].following = -1
     else:  # one that comes again is older than some that wait
         before, after = -1, s.head[device, width, klass]
-        while q.arrival[after] <= q.arrival[request]:
-            before, after = after, q.following[after]
-        q.following[request] = after
+        while q.each[after].arrival <= q.each[request].arrival:
+            before, after = after, q.each[after].following
+        q.each[request].following = after
         if before < 0:
             s.head[device, width, klass] = request
         else:
-            q.following[before] = request
+            q.each[before].following = request
 
 
 @compiled
@@ -204,7 +206,7 @@ def _first(s: Any, q: Requests, device: int, width: int) -> int:
     for klass in range(s.classes):
         head = s.head[device, width, klass]
         if head >= 0:
-            at = q.arrival[head] + s.slo[klass]
+            at = q.each[head].arrival + s.slo[klass]
             if at < due:
                 first, due = head, at
     return first
@@ -220,9 +222,9 @@ def _start(s: Any, q: Requests, device: int) -> None:
             if queued == 0 or s.warm[device, width] == 0:
                 continue
             head = _first(s, q, device, width)
-            at = q.arrival[head] + s.slo[q.klass[head]]
+            at = q.each[head].arrival + s.slo[q.each[head].klass]
             if s.eager[device, width] == 0:
-                full = min(q.cap[head], s.max_rows)
+                full = min(q.each[head].cap, s.max_rows)
                 until = _latest_start(s, q, head, full)
                 if queued < full and until > s.now:
                     hold_until = min(hold_until, until)
@@ -239,9 +241,9 @@ def _start(s: Any, q: Requests, device: int) -> None:
 @compiled
 def _latest_start(s: Any, q: Requests, head: int, rows: int) -> float:
     """Until when a queue may wait for `rows` so that its first request still keeps its SLO."""
-    device, width = q.device[head], q.width[head]
+    device, width = q.each[head].device, q.each[head].width
     lasts = (s.base[device, width] + s.row[device, width] * rows) * s.scale[device, width]
-    until: float = q.arrival[head] + _HOLD_HEADROOM * s.slo[q.klass[head]] - lasts
+    until: float = q.each[head].arrival + _HOLD_HEADROOM * s.slo[q.each[head].klass] - lasts
     return until
 
 
@@ -253,8 +255,8 @@ def _take(s: Any, q: Requests, device: int, width: int) -> int:
     head = _first(s, q, device, width)
     fitting = 0
     while head >= 0:
-        wanted = min(q.cap[head], s.max_rows, s.queued[device, width])
-        slack = q.arrival[head] + s.drop_ratio * s.slo[q.klass[head]] - s.now - base
+        wanted = min(q.each[head].cap, s.max_rows, s.queued[device, width])
+        slack = q.each[head].arrival + s.drop_ratio * s.slo[q.each[head].klass] - s.now - base
         fitting = 0
         if slack >= row:
             fitting = wanted if slack >= row * wanted else int(slack / row)
@@ -269,14 +271,14 @@ def _take(s: Any, q: Requests, device: int, width: int) -> int:
         return 0
     first, last, rows, cap = -1, -1, 0, s.max_rows
     while head >= 0:
-        cap = min(cap, q.cap[head])
+        cap = min(cap, q.each[head].cap)
         if rows > 0 and rows + 1 > min(cap, fitting):
             break
         _leave_queue(s, q, device, width, head)
         if last < 0:
             first = head
         else:
-            q.following[last] = head
+            q.each[last].following = head
         last = head
         rows += 1
         head = _first(s, q, device, width)
@@ -308,8 +310,9 @@ def _end_of(s: Any, device: int, began: float, work: float) -> float:
                 return at + work
             work -= well
             at = s.slow_from[device]
-        if at + work * s.slow_factor <= s.slow_until[device]:
-            return at + work * s.slow_factor
+        end: float = at + work * s.slow_factor
+        if end <= s.slow_until[device]:
+            return end
         work -= (s.slow_until[device] - at) / s.slow_factor
         at = s.slow_until[device]
 
@@ -317,13 +320,13 @@ def _end_of(s: Any, device: int, began: float, work: float) -> float:
 @compiled
 def _leave_queue(s: Any, q: Requests, device: int, width: int, request: int) -> None:
     """Take the head of a class's queue out."""
-    klass = q.klass[request]
-    s.head[device, width, klass] = q.following[request]
-    if q.following[request] < 0:
+    klass = q.each[request].klass
+    s.head[device, width, klass] = q.each[request].following
+    if q.each[request].following < 0:
         s.tail[device, width, klass] = -1
-    q.following[request] = -1
+    q.each[request].following = -1
     s.queued[device, width] -= 1
-    s.eager[device, width] -= 1 - q.hold[request]
+    s.eager[device, width] -= 1 - q.each[request].hold
 
 
 @compiled
@@ -339,26 +342,27 @@ def _finish(s: Any, q: Requests, device: int) -> None:
     request = s.run_head[device]
     s.run_head[device] = -1
     s.run_rows[device] = 0
+    shared = joules / rows
+    worth = s.weight_accuracy * (s.accuracy[width] - s.reference) - s.weight_energy * shared
     while request >= 0:
-        following = q.following[request]
-        q.following[request] = -1
-        latency = s.now - q.arrival[request]
-        slo = s.slo[q.klass[request]]
-        q.latency[request] = latency
-        q.energy[request] = joules / rows
-        q.value[request] = (
-            s.weight_accuracy * (s.accuracy[width] - s.reference)
+        one = q.each[request]
+        latency = s.now - one.arrival
+        slo = s.slo[one.klass]
+        one.latency = latency
+        one.energy = shared
+        one.value = (
+            worth
             - s.weight_latency * min(latency / slo, _LATE_RATIO)
-            - s.weight_energy * joules / rows
             - s.weight_miss * (1.0 if latency > slo else 0.0)
         )
-        expected = max(q.expected_at[request] - q.sent_at[request], 1e-4)
-        ratio = min((s.now - q.sent_at[request]) / expected, _MOST_SLOWDOWN)
+        one.done = 1
+        expected = max(one.expected_at - one.sent_at, 1e-4)
+        ratio = min((s.now - one.sent_at) / expected, _MOST_SLOWDOWN)
         s.slowdown[device] += _SLOWDOWN_GAIN * (ratio - s.slowdown[device])
-        q.done[request] = 1
         s.answered += 1
         s.inside -= 1
-        request = following
+        request = one.following
+        one.following = -1
 
 
 @compiled
@@ -383,9 +387,9 @@ def _learn(s: Any, device: int, width: int, rows: int, lasted: float) -> None:
 @compiled
 def _drop(s: Any, q: Requests, request: int) -> None:
     """No answer: the worst latency that counts, a miss, no accuracy gained, no energy of its own."""
-    q.latency[request] = np.inf
-    q.value[request] = -_LATE_RATIO * s.weight_latency - s.weight_miss
-    q.done[request] = 1
+    q.each[request].latency = np.inf
+    q.each[request].value = -_LATE_RATIO * s.weight_latency - s.weight_miss
+    q.each[request].done = 1
     s.dropped += 1
     s.inside -= 1
 
@@ -434,6 +438,8 @@ def _load(s: Any, device: int) -> None:
 def _fail(s: Any, q: Requests, device: int) -> None:
     """A random shutdown: what it had comes again to the router, its telemetry and instances go."""
     s.down[device] = 1
+    s.mask_changed = 1
+    s.changed[device] = 1
     s.down_since[device] = s.now
     s.down_until[device] = s.now + s.down_seconds
     if s.busy_until[device] < np.inf:
@@ -443,7 +449,7 @@ def _fail(s: Any, q: Requests, device: int) -> None:
         s.busy_until[device] = np.inf
         request = s.run_head[device]
         while request >= 0:
-            following = q.following[request]
+            following = q.each[request].following
             _again(s, q, request)
             request = following
         s.run_head[device] = -1
@@ -464,22 +470,23 @@ def _fail(s: Any, q: Requests, device: int) -> None:
 @compiled
 def _again(s: Any, q: Requests, request: int) -> None:
     """To be routed anew, unless its time is over or there is no room to note one more decision."""
-    over = q.arrival[request] + s.drop_ratio * s.slo[q.klass[request]] <= s.now
-    left = len(q.request_of) - s.decisions - (s.total - s.next_request)
+    over = q.each[request].arrival + s.drop_ratio * s.slo[q.each[request].klass] <= s.now
+    left = len(q.decisions) - s.decisions - (s.total - s.next_request)
     if over or left < 2 * s.inside:
         _drop(s, q, request)
         return
-    q.following[request] = -1
+    q.each[request].following = -1
     if s.retry_head < 0:
         s.retry_head = request
     else:
-        q.following[s.retry_tail] = request
+        q.each[s.retry_tail].following = request
     s.retry_tail = request
 
 
 @compiled
 def _return(s: Any, device: int) -> None:
     s.down[device] = 0
+    s.mask_changed = 1
     s.down_from[device] = s.now - s.down_gap * math.log(uniform(s))
     s.slowdown[device] = 1.0
     tell(s, device)

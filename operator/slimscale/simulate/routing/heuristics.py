@@ -81,7 +81,7 @@ def run_rule(plane: Plane, kind: int, setting: NDArray[np.float64], support: Sup
         if request < 0:
             return
         fill_observation(s, requests, request, look)
-        allowed = support[requests.klass[request]]
+        allowed = support[requests.each[request].klass]
         device, width = choose(s, look, kind, setting, allowed)
         expected = expected_seconds(look, device, width)
         hold = 1 if expected < setting[_HOLD_SHARE] * look.request[1] else 0

@@ -11,7 +11,18 @@ from numpy.typing import NDArray
 
 from slimscale.routing.learned import layout
 
-__all__ = ["CLASSES", "DEVICES", "SNAPSHOTS", "WIDTHS", "Look", "Plane", "Requests", "State"]
+__all__ = [
+    "CLASSES",
+    "DECISION",
+    "DEVICES",
+    "REQUEST",
+    "SNAPSHOTS",
+    "WIDTHS",
+    "Look",
+    "Plane",
+    "Requests",
+    "State",
+]
 __all__ += ["STATE", "new_look", "new_requests"]
 
 DEVICES, WIDTHS, CLASSES = 32, 4, 4
@@ -30,6 +41,8 @@ _SCALARS_INT = (
     "total", "next_request", "retry_head", "retry_tail",
     # Counters: in the system, routed, ended by their kind.
     "inside", "decisions", "answered", "dropped", "batches",
+    # Of the mask in `Look`: 1 where some device came or went, and the class it is of.
+    "mask_changed", "mask_class",
 )  # fmt: skip
 _SCALARS = (
     "now", "noise", "delay", "drop_ratio", "evict_after",
@@ -46,12 +59,16 @@ _BY_DEVICE_INT = (
     "run_width", "run_rows", "run_head", "load_width", "down", "cut_short",
     # Requests sent and not ended, oldest first; telemetry in the ring, and the newest that is known.
     "open_head", "open_tail", "told", "known",
+    # 1: the figures in `Look` are of before.
+    "changed",
 )  # fmt: skip
 _BY_DEVICE = (
     "event_at", "busy_until", "run_began", "load_until", "hold_until", "check_at",
     "slow_from", "slow_until", "down_from", "down_until", "down_since",
     "dynamic_watts", "idle_watts", "memory_free",
     "busy_seconds", "energy_joules", "slowdown",
+    # As the router has it: when its telemetry was made, the backlog in it, work sent since.
+    "known_at", "known_backlog", "flight_seconds",
 )  # fmt: skip
 _BY_CELL_INT = ("warm", "queued", "eager", "sent", "received", "clipped")
 _BY_CELL = ("base", "row", "load", "memory", "scale", "used_at")
@@ -84,41 +101,54 @@ STATE = np.dtype(
 )
 
 
-class Requests(NamedTuple):
-    """One entry a request in the order of arrival, then one a decision (a lost device costs another)."""
+REQUEST = np.dtype(
+    [
+        ("arrival", np.float64),  # seconds
+        ("sent_at", np.float64),
+        ("expected_at", np.float64),  # when the router expects the answer
+        ("latency", np.float64),  # inf until answered, and for what was dropped
+        ("energy", np.float64),  # joules, dynamic
+        ("value", np.float64),  # J
+        ("following", np.int64),  # the next in the same queue, batch or retry list; -1: the last
+        ("open_following", np.int64),  # the next that was sent to the same device
+        ("decision", np.int64),  # its last one; -1 before
+        ("klass", np.int32),
+        ("device", np.int32),
+        ("width", np.int32),
+        ("cap", np.int32),
+        ("hold", np.int32),
+        ("done", np.int32),  # 1: answered or dropped
+    ],
+    align=True,
+)
+DECISION = np.dtype(
+    [
+        ("request", np.int64),
+        # Seconds in the system of all requests together, from the decision before to this one.
+        ("area", np.float64),
+    ],
+    align=True,
+)
 
-    arrival: FloatArray
-    """Seconds."""
-    klass: IntArray
-    following: IntArray
-    """The next in the same queue, batch or retry list; -1: the last."""
-    open_following: IntArray
-    """The next that was sent to the same device."""
-    device: IntArray
-    width: IntArray
-    cap: IntArray
-    hold: IntArray
-    sent_at: FloatArray
-    expected_at: FloatArray
-    """When the router expects the answer."""
-    latency: FloatArray
-    """inf until answered, and for what was dropped."""
-    energy: FloatArray
-    """Joules, dynamic."""
-    value: FloatArray
-    """J."""
-    done: IntArray
-    """1: answered or dropped."""
-    decision_of: IntArray
-    """Of a request: its last decision; -1 before."""
-    request_of: IntArray
-    """Of a decision."""
-    area: FloatArray
-    """Of a decision: seconds in the system of all requests, from the decision before to this one."""
+
+class Requests(NamedTuple):
+    """A trace on its way: records, since compiled code passes each array of a tuple by value."""
+
+    each: NDArray[Any]
+    """(requests,) of REQUEST, in the order of arrival."""
+    decisions: NDArray[Any]
+    """(decisions,) of DECISION; more than requests, since a device that fails costs new ones."""
+
+    def of(self, name: str) -> NDArray[Any]:
+        """One figure of all requests."""
+        return np.asarray(self.each[name])
 
 
 class Look(NamedTuple):
-    """What a policy sees, as `slimscale.routing.learned.layout` says."""
+    """What a policy sees, as `slimscale.routing.learned.layout` says.
+
+    Belongs to one plane: what has not changed since the last decision is not written again.
+    """
 
     cells: FloatArray
     pods: FloatArray
@@ -137,35 +167,12 @@ class Plane(NamedTuple):
 
 
 def new_requests(arrival: FloatArray, klass: IntArray, *, retries: int = 4096) -> Requests:
-    """Room for a trace, and for as many decisions again as devices may lose."""
-    count = len(arrival)
-    decisions = count + retries
-
-    def numbers(size: int) -> IntArray:
-        return np.full(size, -1, dtype=np.int64)
-
-    def figures(size: int) -> FloatArray:
-        return np.zeros(size)
-
-    return Requests(
-        arrival=np.ascontiguousarray(arrival, dtype=np.float64),
-        klass=np.ascontiguousarray(klass, dtype=np.int64),
-        following=numbers(count),
-        open_following=numbers(count),
-        device=numbers(count),
-        width=numbers(count),
-        cap=numbers(count),
-        hold=numbers(count),
-        sent_at=figures(count),
-        expected_at=figures(count),
-        latency=np.full(count, np.inf),
-        energy=figures(count),
-        value=figures(count),
-        done=np.zeros(count, dtype=np.int64),
-        decision_of=numbers(count),
-        request_of=numbers(decisions),
-        area=figures(decisions),
-    )
+    """Room for a trace, and for so many decisions more as devices may lose requests."""
+    each = np.zeros(len(arrival), dtype=REQUEST)
+    each["arrival"], each["klass"], each["latency"] = arrival, klass, np.inf
+    for name in ("following", "open_following", "decision", "device", "width"):
+        each[name] = -1
+    return Requests(each, np.zeros(len(arrival) + retries, dtype=DECISION))
 
 
 def new_look(devices: int, widths: int) -> Look:
