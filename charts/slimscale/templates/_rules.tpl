@@ -56,7 +56,7 @@
 - apiGroups: ["autoscaling.k8s.io"]
   resources: ["verticalpodautoscalers"]
   verbs: ["list"]
-# learned state and the configuration of SlimInferences; read by our label alone
+# learned state and the configuration of SlimInferences; read by our label alone, and the policy files that SlimInferences name
 - apiGroups: [""]
   resources: ["configmaps"]
   verbs: ["get", "list", "watch", "create", "patch"]

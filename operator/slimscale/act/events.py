@@ -32,6 +32,7 @@ _SILENT = frozenset(
         Reason.PROGRESSING,
         Reason.NOT_APPLIED,
         Reason.STARTING,
+        Reason.PROVING,
     }
 )
 _TOLD = (
@@ -42,6 +43,7 @@ _TOLD = (
     ConditionType.APPLIED,
     ConditionType.ROUTER_AVAILABLE,
     ConditionType.POOLS_AVAILABLE,
+    ConditionType.POLICY_IN_USE,
 )
 
 

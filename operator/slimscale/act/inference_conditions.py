@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from slimscale.act.inference_names import InferenceNames
+from slimscale.act.inference_policy import policy_condition
 from slimscale.act.status_conditions import ConditionRow, dated
 from slimscale.api.conditions import ConditionType, Reason
 from slimscale.api.sliminference import SlimInferenceSpec
@@ -22,6 +23,7 @@ _PROBLEM_REASONS = {
     "DeviceLost": Reason.DEVICE_LOST,
 }
 _SHOWN = 3
+_NO_MATTER = (ConditionType.METRICS_AVAILABLE, ConditionType.POLICY_IN_USE)
 
 
 def inference_conditions(
@@ -33,13 +35,14 @@ def inference_conditions(
     previous: Iterable[Mapping[str, Any]],
     now_seconds: float,
 ) -> list[Json]:
-    """All six; lastTransitionTime moves only when a status does."""
+    """All seven; lastTransitionTime moves only when a status does."""
     rows: list[ConditionRow] = [
         (ConditionType.SPEC_VALID, "True", Reason.VALID, ""),
         _applied(failed),
         _router(observation, spec),
         _pools(observation, decision),
         _metrics(observation, decision, routers=_ready_routers(observation)),
+        policy_condition(observation, spec),
     ]
     rows.insert(0, _ready(rows))
     return dated(rows, observation.generation, previous, now_seconds)
@@ -118,10 +121,8 @@ def _metrics(
 
 
 def _ready(rows: Sequence[ConditionRow]) -> ConditionRow:
-    """Missing figures keep nobody from being served."""
-    bad = [
-        row for row in rows if row[1] != "True" and row[0] is not ConditionType.METRICS_AVAILABLE
-    ]
+    """Missing figures keep nobody from being served, nor does a policy whose stead another takes."""
+    bad = [row for row in rows if row[1] != "True" and row[0] not in _NO_MATTER]
     if not bad:
         return ConditionType.READY, "True", Reason.UP_TO_DATE, ""
     first = next((row for row in bad if row[2] not in _MOVING), bad[0])

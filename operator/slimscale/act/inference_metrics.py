@@ -43,11 +43,16 @@ class InferenceMetrics:
             "slimscale_sliminference_ready", "1 when the condition Ready is True.", _OBJECT,
             registry=registry,
         )  # fmt: skip
+        self.policy_in_use = Gauge(
+            "slimscale_sliminference_policy_in_use",
+            "1 when the condition PolicyInUse is True, 0 when it is False.", _OBJECT,
+            registry=registry,
+        )  # fmt: skip
         self.decisions = Counter(
             "slimscale_scaling_decisions", "Scaling decisions taken.", ("action",),
             registry=registry,
         )  # fmt: skip
-        self._by_object = (self.demand, self.attainment, self.ready)
+        self._by_object = (self.demand, self.attainment, self.ready, self.policy_in_use)
         self._by_pool = (self.desired_replicas, self.replicas, self.ready_replicas)
         self._pools: dict[Key, set[str]] = {}
 
@@ -66,11 +71,10 @@ class InferenceMetrics:
             _set(self.ready_replicas, (*key, name), shown.get("readyReplicas"))
         _set(self.demand, key, decision.demand_rows_per_second)
         _set(self.attainment, key, (status.get("slo") or {}).get("attainment"))
-        ready = any(
-            c.get("type") == "Ready" and c.get("status") == "True"
-            for c in status.get("conditions") or []
-        )
-        _set(self.ready, key, 1 if ready else 0)
+        conditions = {c.get("type"): c.get("status") for c in status.get("conditions") or []}
+        _set(self.ready, key, 1 if conditions.get("Ready") == "True" else 0)
+        policy = {"True": 1, "False": 0}.get(str(conditions.get("PolicyInUse")))
+        _set(self.policy_in_use, key, policy)
 
     def forget(self, key: Key) -> None:
         """The object is gone, and so are its series."""

@@ -7,6 +7,7 @@ from typing import Any
 from slimscale.act.builders import rfc3339
 from slimscale.act.inference_conditions import inference_conditions
 from slimscale.act.inference_names import InferenceNames
+from slimscale.act.inference_policy import routing_status
 from slimscale.api.inference_status import DECISIONS_KEPT
 from slimscale.api.sliminference import SlimInferenceSpec
 from slimscale.domain.inference import ChildResult, InferenceObservation, RouterReport
@@ -20,7 +21,7 @@ _FIGURE_MOVED_RATIO = 0.2
 _FIGURES = frozenset(
     {
         "attainment", "latencyMilliseconds", "requestsPerSecond", "rejectedPerSecond", "share",
-        "memoryFreeBytes", "utilisation", "powerWatts", "message", "lastTransitionTime",
+        "memoryFreeBytes", "utilisation", "overruledShare", "powerWatts", "message", "lastTransitionTime",
     }
 )  # fmt: skip
 """Never twice the same: they alone make no write before their time."""
@@ -52,6 +53,7 @@ def render_inference_status(
         "pools": [_pool(pool, _decision_of(decision, pool.name), observation) for pool in pools],
         "widths": _widths(observation.reports, spec),
         "slo": _slo(observation),
+        "routing": routing_status(observation, spec),
         "decisions": _decisions(before, decision, now_seconds),
         "conditions": inference_conditions(
             observation=observation,

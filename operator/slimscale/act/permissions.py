@@ -87,7 +87,8 @@ PERMISSIONS: tuple[Permission, ...] = (
     ),
     Permission(
         "", "configmaps", (*_READ, "create", "patch"), Scope.WATCHED,
-        "learned state and the configuration of SlimInferences; read by our label alone",
+        "learned state and the configuration of SlimInferences; read by our label alone, and the"
+        " policy files that SlimInferences name",
     ),
     Permission(
         "", "services", (*_READ, "create", "patch"), Scope.WATCHED,

@@ -121,7 +121,10 @@ class SlimInferenceController:
             decision = await asyncio.to_thread(
                 stages.decide, observation.scaling, asked, memo, self._clock.now_seconds()
             )
-        digest = config_digest(config_files(spec, names, namespace))
+        policy = observation.policy_file
+        digest = config_digest(
+            config_files(spec, names, namespace), "" if policy is None else policy.revision
+        )
         plan = plan_inference(
             observation=observation,
             children=children_of(

@@ -8,7 +8,8 @@ from slimscale.domain.scaling import ScalingObservation
 from slimscale.domain.serving import PodTelemetry
 
 __all__ = ["AnnotatePod", "ApplyChild", "ChildResult", "InferenceObservation", "InferencePlan"]
-__all__ += ["PodProblem", "RemoveChild", "RemovePod", "RouterReport", "TelemetryOfPod"]
+__all__ += ["PodProblem", "PolicyConfigMap", "PolicyReport", "RemoveChild", "RemovePod"]
+__all__ += ["RouterReport", "TelemetryOfPod"]
 
 Json = dict[str, Any]
 
@@ -34,6 +35,32 @@ class TelemetryOfPod:
 
 
 @dataclass(frozen=True, slots=True)
+class PolicyReport:
+    """Which policy one router follows, and how far a candidate has come; `serving/router/state.py`."""
+
+    asked: str
+    acting: str
+    stage: str = ""
+    reason: str = ""
+    words: str = ""
+    falls: int = 0
+    version: str = ""
+    error: str | None = None
+    overruled_share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyConfigMap:
+    """The ConfigMap that a spec names as its policy's."""
+
+    name: str
+    exists: bool = True
+    missing_keys: tuple[str, ...] = ()
+    revision: str = ""
+    """Changes with its content."""
+
+
+@dataclass(frozen=True, slots=True)
 class RouterReport:
     """One router's figures over its windows, of all requests that it has got."""
 
@@ -49,6 +76,8 @@ class RouterReport:
     latency_seconds: float | None = None
     """At the objective's percentile."""
     width_requests_per_second: Mapping[str, float] = field(default_factory=dict)
+    policy: PolicyReport | None = None
+    """None: a router of an older version, which does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +97,8 @@ class InferenceObservation:
     problems: tuple[PodProblem, ...] = ()
     monitoring: bool = False
     """The cluster knows ServiceMonitors."""
+    policy_file: PolicyConfigMap | None = None
+    """None: the spec names none."""
 
     def deployment(self, name: str) -> Json | None:
         return self.children.get(("deployments", name))

@@ -5,17 +5,19 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from slimscale.api.names import ANNOTATION_OWNER, LABEL_INFERENCE, LABEL_ROLE
+from slimscale.api.serving_config import POLICY_CARD_KEY, POLICY_WEIGHTS_KEY
 from slimscale.api.sliminference import SlimInferenceSpec
 from slimscale.domain.clock import Clock
 from slimscale.domain.inference import (
     InferenceObservation,
     PodProblem,
+    PolicyConfigMap,
     RouterReport,
     TelemetryOfPod,
 )
 from slimscale.domain.scaling import DemandObservation, PoolObservation, ScalingObservation
 from slimscale.exceptions import SlimError
-from slimscale.kubeapi.paths import collection
+from slimscale.kubeapi.paths import collection, item
 from slimscale.kubeapi.ports import Json, KubeClient
 from slimscale.observe.inference_pods import (
     deployment_problem,
@@ -95,6 +97,7 @@ class InferenceObserver:
         }
         routers = router_pods(pods)
         reports = await self._routers.fetch(routers, spec)
+        policy_file = await self._policy_file(namespace, spec)
         now = self._clock.now_seconds()
         telemetry = newest_telemetry(reports)
         by_pool = {pool.name: [p for p in pods if pool_of(p) == pool.name] for pool in spec.pools}
@@ -124,7 +127,23 @@ class InferenceObserver:
             reports=reports,
             problems=_problems(pods, found, pools),
             monitoring=monitoring,
+            policy_file=policy_file,
         )
+
+    async def _policy_file(self, namespace: str, spec: SlimInferenceSpec) -> PolicyConfigMap | None:
+        """By its name alone: whether it is there, and what changes with it. The routers read it."""
+        name = spec.routing.learned.policy_config_map
+        if name is None:
+            return None
+        found = await self._client.get(item("v1", "configmaps", name, namespace))
+        if found is None:
+            return PolicyConfigMap(name, exists=False)
+        parts = {POLICY_WEIGHTS_KEY: "binaryData", POLICY_CARD_KEY: "data"}
+        missing = tuple(
+            f"{key} in {part}" for key, part in parts.items() if key not in (found.get(part) or {})
+        )
+        revision = str(found["metadata"].get("resourceVersion", ""))
+        return PolicyConfigMap(name, missing_keys=missing, revision=revision)
 
     async def _knows_monitors(self) -> bool:
         now = self._clock.monotonic_seconds()

@@ -15,7 +15,7 @@ from pydantic.alias_generators import to_camel
 
 from slimscale.api.serving_config import ROUTER_STATUS_PORT
 from slimscale.api.sliminference import SlimInferenceSpec
-from slimscale.domain.inference import RouterReport, TelemetryOfPod
+from slimscale.domain.inference import PolicyReport, RouterReport, TelemetryOfPod
 from slimscale.domain.serving import PodTelemetry
 from slimscale.kubeapi.ports import Json
 from slimscale.observe.scrape import pod_address
@@ -25,6 +25,7 @@ __all__ = ["RouterReader", "read_report"]
 _log = logging.getLogger(__name__)
 _MAX_ROUTERS = 50
 _MAX_PODS = 2000
+_MOST_WORDS = 512
 Positive = Annotated[float, Field(ge=0)]
 
 
@@ -53,7 +54,20 @@ class _Pod(_Part):
     telemetry: PodTelemetry | None = None
 
 
+class _Policy(_Part):
+    asked: str = Field(max_length=32)
+    acting: str = Field(max_length=32)
+    stage: str = Field(default="", max_length=16)
+    reason: str = Field(default="", max_length=64)
+    words: str = ""
+    falls: int = Field(default=0, ge=0)
+    version: str = ""
+    error: str | None = None
+    overruled_share: float | None = Field(default=None, ge=0, le=1)
+
+
 class _State(_Part):
+    candidate: _Policy | None = None
     demand: _Demand
     pods: tuple[_Pod, ...] = Field(default=(), max_length=_MAX_PODS)
     width_mix: dict[str, float] = Field(default_factory=dict, max_length=64)
@@ -91,6 +105,21 @@ def read_report(body: bytes, router: str) -> RouterReport:
         slo_attainment=demand.slo_attainment,
         latency_seconds=demand.latency_seconds,
         width_requests_per_second={name: share * rate for name, share in state.width_mix.items()},
+        policy=None if state.candidate is None else _policy(state.candidate),
+    )
+
+
+def _policy(told: _Policy) -> PolicyReport:
+    return PolicyReport(
+        told.asked,
+        told.acting,
+        stage=told.stage,
+        reason=told.reason,
+        words=told.words[:_MOST_WORDS],
+        falls=told.falls,
+        version=told.version[:64],
+        error=None if told.error is None else told.error[:_MOST_WORDS],
+        overruled_share=told.overruled_share,
     )
 
 
