@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from slimscale.routing.decision_records import Segment, decode_segment
 from slimscale.routing.rollout import Stage, falls_in_canary
 from tests.support.fake_sidecar import body_of, fake_sidecar
 from tests.support.learned_policies import Obedient, write_policy
@@ -184,6 +185,83 @@ async def test_whatever_the_policy_does_requests_are_answered(tmp_path: Path, po
     assert state.candidate.overruled_share == 1.0
     verdict = "NoChoice" if pod == "raise" else "UnhealthyPod"
     assert metrics[f'slimscale_router_shield_total{{verdict="{verdict}"}}'] == 5
+
+
+LOG: dict[str, Any] = {"decisionLog": {"samplePercent": 100}}
+
+
+async def logged(router: RouterUnderTest) -> tuple[dict[str, Any], list[Segment]]:
+    index = json.loads((await router.status("/decisions")).body)
+    segments = []
+    for one in index["segments"]:
+        answer = await router.status(f"/decisions?segment={one['segment']}")
+        assert answer.status == 200
+        segments.append(decode_segment(answer.body))
+        assert len(segments[-1].records) == one["decisions"]
+    return index, segments
+
+
+async def test_decisions_and_their_ends_can_be_read_and_hold_nothing_of_a_request(
+    tmp_path: Path,
+) -> None:
+    write_policy(tmp_path, pod="a", version="9")
+    async with fake_sidecar("a") as pod, running_router(tmp_path, pod, **PPO, **LOG) as router:
+        for number in range(3):
+            await router.infer(body_of(number, request_id="user-text"))
+        await router.infer(body_of(1), slimscale_slo="1")
+        index, segments = await logged(router)
+        raw = [
+            (await router.status(f"/decisions?segment={one['segment']}")).body
+            for one in index["segments"]
+        ]
+        metrics = await router.metrics()
+    assert (index["format"], index["version"], index["policy"]) == ("slimscale-decisions", "1", "9")
+    records = [record for segment in segments for record in segment.records]
+    assert len(records) == 4
+    assert metrics["slimscale_router_decision_log_decisions"] == 4
+    assert all(record.answered and record.sends == 1 for record in records)
+    assert [record.met for record in records[:3]] == [True] * 3
+    assert [record.acted for record in records] == [True] * 3 + [False]  # no pod takes 1 ms
+    assert records[0].done == records[0].proposed == (0, 0, 3, 0)
+    assert records[0].log_probability == -0.25
+    assert records[0].latency_seconds > 0
+    assert segments[0].facts["models"].split(",")[0] == "m-w025"
+    assert not any(b"user-text" in data for data in raw)
+
+
+async def test_in_shadow_the_log_has_what_was_done_beside_what_would_have_been(
+    tmp_path: Path,
+) -> None:
+    write_policy(tmp_path, pod="a")
+    async with (
+        fake_sidecar("a") as pod,
+        running_router(tmp_path, pod, **PPO, **LOG, mode="Shadow") as router,
+    ):
+        await send(router, 2)
+        _, segments = await logged(router)
+    [record] = segments[0].records[:1]
+    assert not record.acted
+    assert record.proposed == (0, 0, 3, 0)
+    assert record.done[:2] == (0, 3)  # the heuristic takes the widest
+
+
+async def test_the_log_is_off_by_default_and_bounded_when_on(tmp_path: Path) -> None:
+    write_policy(tmp_path, pod="a")
+    async with fake_sidecar("a") as pod, running_router(tmp_path, pod, **PPO) as router:
+        await send(router, 1)
+        off = await router.status("/decisions")
+        assert off.status == 404
+        assert b"routing.decisionLog.samplePercent" in off.body
+        small = {"samplePercent": 100, "maxBytes": 2**16}
+        router.set_config(router_config(**PPO, decisionLog=small))
+        await send(router, 400)
+        log = router.router.forwarder.live.log
+        assert log is not None
+        assert log.stored_bytes <= 2**16 + 2**14
+        assert 20 < log.decisions < 400
+        gone = await router.status("/decisions?segment=0")
+        odd = await router.status("/decisions?segment=../../etc")
+    assert (gone.status, odd.status) == (404, 404)
 
 
 async def test_new_weights_of_the_objective_reach_the_policy_and_keep_its_stage(

@@ -8,7 +8,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
+
 from slimscale.api.serving_config import ObjectiveWeights
+from slimscale.routing.learned import layout
+from slimscale.routing.learned.observation import Observation
 from slimscale.routing.policy import Outcome, PodView, RequestView, Route, Width
 from slimscale.routing.shielded import DecisionTrace
 from slimscale.serving.router.candidate import CandidateKeeper
@@ -29,12 +33,15 @@ class Obedient:
     name: str = "PPO"
     arrivals: list[float] = field(default_factory=list)
     ends: list[bool] = field(default_factory=list)
+    seen: tuple[str, ...] = ()
+    widths: Sequence[Width] = ()
 
     def choose(
         self, request: RequestView, pods: Sequence[PodView], widths: Sequence[Width], rng: Random
     ) -> Route | None:
         if self.pod == "raise" and pods[0].name == "a":  # not while it is tried out
             raise FloatingPointError
+        self.seen, self.widths = tuple(pod.name for pod in pods), widths
         return Route(self.pod, self.width, 8, 1e-6, "", hold_seconds=self.hold_seconds)
 
     def learn(self, outcome: Outcome) -> None:
@@ -44,7 +51,17 @@ class Obedient:
         self.arrivals.append(now)
 
     def trace(self) -> DecisionTrace | None:
-        return None
+        """Always the first pod, the first width, a cap of 8 and no hold."""
+        pods, widths = len(self.seen), len(self.widths)
+        observation = Observation(
+            np.full((pods, widths, layout.CELLS), 0.5),
+            np.zeros((pods, layout.PODS)),
+            np.zeros((widths, layout.WIDTHS)),
+            np.zeros(layout.REQUEST),
+            np.zeros(layout.SERVICE),
+            np.ones((pods, widths), dtype=np.bool_),
+        )
+        return DecisionTrace(observation, self.seen, (0, 0, 3, 0), -0.25)
 
 
 def read_fake(data: bytes, card: Mapping[str, Any]) -> LoadedPolicy:

@@ -65,6 +65,8 @@ class ShieldedPolicy:
         self.overruled: Counter[Objection] = Counter()
         self.stood = 0
         self.last_objection: Objection | None = None
+        self.asked = False
+        """Whether `learned` was asked for the last choice: not where a probe was due."""
 
     def choose(
         self, request: RequestView, pods: Sequence[PodView], widths: Sequence[Width], rng: Random
@@ -72,6 +74,7 @@ class ShieldedPolicy:
         base = self.base
         candidates = base.delays.candidates(request, pods, widths)
         self.last_objection = None
+        self.asked = False
         learned = self.learned
         if (
             learned is None
@@ -79,6 +82,7 @@ class ShieldedPolicy:
             or any(candidate.pod.probing for candidate in candidates)
         ):
             return base.choose_among(candidates, request, rng)
+        self.asked = True
         try:
             proposal = learned.choose(request, pods, widths, rng)
         except Exception:  # no fault of a network may cost a request
@@ -103,6 +107,10 @@ class ShieldedPolicy:
     def learn(self, outcome: Outcome) -> None:
         if self.learned is not None:
             self.learned.learn(outcome)
+
+    def trace(self) -> DecisionTrace | None:
+        """Of the last choice; None: the learned policy was not asked, or gave no route."""
+        return self.learned.trace() if self.asked and self.learned is not None else None
 
     def _as_proposed(self, chosen: Candidate, proposal: Route, request: RequestView) -> Route:
         cap = min(proposal.batch_cap, self.base.delays.max_batch_rows)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from random import Random
 from urllib.parse import parse_qs
 
@@ -17,6 +18,7 @@ from slimscale.serving.http.status import StatusServer
 from slimscale.serving.protocol.errors import error_response
 from slimscale.serving.router.buffer import RequestBuffer
 from slimscale.serving.router.candidate import CandidateKeeper
+from slimscale.serving.router.decisions_page import read_decisions
 from slimscale.serving.router.endpoints import ApiServer, Endpoint, EndpointWatch
 from slimscale.serving.router.forward import Forwarder
 from slimscale.serving.router.front import FrontDoor
@@ -94,7 +96,7 @@ class Router:
             refused=self.metrics.answered,
         )
         self.status = StatusServer(
-            registry, live=lambda: None, ready=self._not_ready, pages={"/state": self._state}
+            registry, live=lambda: None, ready=self._not_ready, pages=self._pages()
         )
         self._leaving = False
         self._watch: EndpointWatch | None = None
@@ -199,6 +201,13 @@ class Router:
         if self._leaving:
             return "shutting down"
         return None if self.summary.pods_known else "the pods are not listed yet"
+
+    def _pages(self) -> dict[str, Callable[[Request], Response]]:
+        return {"/state": self._state, "/decisions": self._decisions}
+
+    def _decisions(self, request: Request) -> Response:
+        """The index, or with `?segment=NUMBER` one of its segments."""
+        return read_decisions(self.forwarder.live.log, request.query)
 
     def _state(self, request: Request) -> Response:
         query = parse_qs(request.query)

@@ -106,6 +106,9 @@ class CandidateKeeper:
         if rollout is not None:
             yield "policy_stage", {stage.value: rollout.stage is stage for stage in Stage}
             yield "policy_falls", {"": rollout.falls}
+        if live.log is not None:
+            yield "decision_log_decisions", {"": live.log.decisions}
+            yield "decision_log_bytes", {"": live.log.stored_bytes}
 
     @staticmethod
     def counts(live: Live) -> Iterable[tuple[str, Mapping[tuple[str, ...], float]]]:

@@ -6,15 +6,14 @@ the reply. All others, and second tries, go on in a task.
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from random import Random
 from typing import Any
 
 from slimscale.routing.admission import Admission, Refusal, Verdict, admit
 from slimscale.routing.feasibility import may_take
 from slimscale.routing.heuristics import Reason
-from slimscale.routing.policy import PodView, RequestView, Route
-from slimscale.routing.rollout import Stage
+from slimscale.routing.policy import RequestView, Route
 from slimscale.serving.http import (
     ClientPool,
     ClientResponse,
@@ -32,16 +31,13 @@ from slimscale.serving.router.live import Live
 from slimscale.serving.router.metrics import RouterMetrics
 from slimscale.serving.router.outcomes import Outcomes
 from slimscale.serving.router.pods import Pod, Pods
-from slimscale.serving.router.shadow import compare
+from slimscale.serving.router.second_opinion import SecondOpinion
 from slimscale.serving.router.trip import Decided, Leg, Trip, request_headers
 from slimscale.serving.router.windows import Demand
 
 __all__ = ["Forwarder"]
 
 _PROBE = Reason.PROBE
-_SHADOW = Stage.SHADOW
-_COMPARED_ONE_IN = 16
-"""Of the decisions, where the candidate acts: the comparison costs a second decision."""
 _NONE: frozenset[str] = frozenset()
 _GRACE_SECONDS = 0.1
 """A pod may say itself that it is too late; only then the router does."""
@@ -82,7 +78,7 @@ class Forwarder:
         self._releasing: asyncio.Task[None] | None = None
         self._id_prefix = b"%08x-" % rng.getrandbits(32)
         self._last_id = 0
-        self._since_compared = 0
+        self._second_opinion = SecondOpinion(metrics, rng)
 
     def infer(
         self, request: Request
@@ -290,25 +286,8 @@ class Forwarder:
             if admission.verdict is Verdict.HOLD:
                 return None
         if route is not None and rollout is not None:
-            self._compare(trip, route, wanted, views)
+            self._second_opinion.note(trip, route, wanted, views, now=now)
         return route
-
-    def _compare(
-        self, trip: Trip, route: Route, wanted: RequestView, views: Sequence[PodView]
-    ) -> None:
-        """With what the policy that did not decide would have done."""
-        live, rollout = trip.live, trip.live.rollout
-        other = live.policy if trip.policy is live.candidate else live.candidate
-        if rollout is None or other is None:
-            return
-        if rollout.stage is _SHADOW:
-            rollout.shadowed += 1
-        else:
-            self._since_compared += 1
-            if self._since_compared < _COMPARED_ONE_IN:
-                return
-            self._since_compared = 0
-        compare(route, other, wanted, views, live=live, metrics=self._metrics, rng=self._rng)
 
     def _refuse_or_hold(self, trip: Trip, admission: Admission) -> Response | None:
         """A request that has waited already goes on waiting for room in a queue."""

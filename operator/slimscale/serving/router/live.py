@@ -16,6 +16,7 @@ from slimscale.routing.policy import RoutingPolicy, Width
 from slimscale.routing.registry import make_policy, shielded
 from slimscale.routing.rollout import Arm, Rollout, RolloutRules, Stage
 from slimscale.routing.shielded import LearnedPolicy, ShieldedPolicy
+from slimscale.serving.router.decision_log import DecisionLog
 
 __all__ = ["Live", "LoadedPolicy", "make_live", "widths_of"]
 
@@ -40,6 +41,8 @@ class Live:
     candidate: RoutingPolicy | None
     learned: LearnedPolicy | None
     """The candidate without its shield, where it is one."""
+    log: DecisionLog | None
+    """Of what a learned candidate saw and did; None: none is kept."""
     rollout: Rollout | None
     """Which requests are the candidate's; None where there is none."""
     loaded: LoadedPolicy | None
@@ -97,6 +100,7 @@ def make_live(
         policy=policy,
         candidate=candidate,
         learned=candidate.learned if isinstance(candidate, ShieldedPolicy) else None,
+        log=None if loaded is None else _log(config, before, loaded, now),
         rollout=None if candidate is None else _rollout(config, before, loaded, now),
         loaded=loaded,
         learns=not all(isinstance(one, Heuristic) for one in (policy, candidate) if one),
@@ -154,6 +158,27 @@ def _rollout(
         was.rules = rules
         return was
     return Rollout(asked, rules, now=now, new_policy=not same_file)
+
+
+def _log(
+    config: RouterConfig, before: Live | None, loaded: LoadedPolicy, now: float
+) -> DecisionLog | None:
+    """What was kept stays while decisions are kept at all."""
+    share, most = config.decision_log.sample_percent / 100.0, config.decision_log.max_bytes
+    if share <= 0.0:
+        return None
+    facts = {
+        "service": config.service,
+        "policy": loaded.version,
+        "digest": loaded.digest,
+        "models": ",".join(width.model for width in config.widths),
+    }
+    log = before.log if before is not None else None
+    if log is None:
+        return DecisionLog(share=share, max_bytes=most, facts=facts, now=now)
+    log.share, log.max_bytes = share, most
+    log.replace_facts(facts)
+    return log
 
 
 def widths_of(config: RouterConfig) -> tuple[Width, ...]:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from slimscale.routing.admission import Refusal
 from slimscale.routing.policy import Outcome, RequestView
 from slimscale.serving.headers import (
+    BATCH_ROWS,
     COMPUTE_MILLISECONDS,
     POOL,
     QUEUE_MILLISECONDS,
@@ -22,6 +23,7 @@ from slimscale.serving.headers import (
 )
 from slimscale.serving.http import ClientResponse, ExchangeFailed, Response
 from slimscale.serving.protocol.errors import error_response
+from slimscale.serving.router.decision_log import Kept
 from slimscale.serving.router.metrics import RouterMetrics
 from slimscale.serving.router.pods import Pods, Sent
 from slimscale.serving.router.retries import RetryBudget
@@ -134,7 +136,9 @@ class Outcomes:
         self._demand.answered(model, within_slo=met, seconds=latency, now=now)
         trip.ended = True
         self._metrics.took(model, latency)
-        self._end(trip, met=met)
+        if trip.kept is not None:
+            _batch_of(trip.kept, headers)
+        self._end(trip, met=met, answered=True)
         self._learn(leg, now, succeeded=True)
 
     def _tries_again(self, leg: Leg, reason: str) -> bool:
@@ -161,13 +165,23 @@ class Outcomes:
             trip.ended = True
         self._end(trip, met=False)
 
-    def _end(self, trip: Trip, *, met: bool) -> None:
+    def _log(self, trip: Trip, kept: Kept, *, answered: bool, met: bool) -> None:
+        log = trip.live.log
+        if log is not None:
+            latency = self._time() - trip.request.received_at
+            sends = max(1, trip.sends)
+            log.end(kept, latency=latency, answered=answered, met=met, sends=sends)
+        trip.kept = None
+
+    def _end(self, trip: Trip, *, met: bool, answered: bool = False) -> None:
         """Count the request's end once."""
         if not trip.ended:
             self._demand.failed(now=self._time())
             trip.ended = True
         if trip.arm is not None:
             trip.arm.end(met=met)
+            if trip.kept is not None:
+                self._log(trip, trip.kept, answered=answered, met=met)
         self._metrics.slo[trip.asked.slo_class, "met" if met else "missed"] += 1
 
     def _learn(self, leg: Leg, now: float, *, succeeded: bool) -> None:
@@ -184,6 +198,14 @@ class Outcomes:
     @staticmethod
     def _error(trip: Trip, status: int, message: str) -> Response:
         return error_response(status, message, headers=((REQUEST_ID, trip.request_id),))
+
+
+def _batch_of(kept: Kept, headers: dict[bytes, bytes]) -> None:
+    try:
+        kept.compute_seconds = float(headers[COMPUTE_MILLISECONDS]) / 1000.0
+        kept.batch_rows = int(headers[BATCH_ROWS])
+    except (KeyError, ValueError):
+        return
 
 
 def _measure_link(sent: Sent, headers: dict[bytes, bytes], now: float) -> None:

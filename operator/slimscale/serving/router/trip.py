@@ -20,6 +20,7 @@ from slimscale.serving.headers import (
 )
 from slimscale.serving.http import ClientResponse, Request, Response
 from slimscale.serving.router.asked import Asked
+from slimscale.serving.router.decision_log import Kept
 from slimscale.serving.router.live import Live
 from slimscale.serving.router.pods import Pod, Sent
 
@@ -56,6 +57,8 @@ class Trip:
     """That decided last."""
     arm: Arm | None = None
     """Whose request it is, where a candidate is tried."""
+    kept: Kept | None = None
+    """The decision, where it is to be logged."""
     tried: set[str] = field(default_factory=set)
     sends: int = 0
     held: bool = False
