@@ -13,6 +13,7 @@ __all__ = ["INFERENCE_CASES"]
 _ACCURACY = "width.accuracy >= self.slo.minAccuracy"
 _TIMEOUT = "self.slo.latencyMilliseconds <= self.routing"
 _HOLD = "self.batching.holdMilliseconds <"
+_BUSY = "self.batching.busyCost =="
 _ROWS = "self.batching.maxRows <="
 _BYTES = "self.routing.maxBodyBytes <="
 _POOLS = "self.pools.exists_one"
@@ -67,7 +68,7 @@ INFERENCE_CASES: tuple[SpecCase, ...] = (
                     "policyConfigMap": "tuned.v2", "canaryPercent": 1.5, "objective": {"energy": 1},
                 },
             },
-            batching={"maxRows": 8, "holdMilliseconds": 5},
+            batching={"maxRows": 8, "holdMilliseconds": 5, "busyCost": 2.5},
             scaling={"owner": "External", "scaleToZeroAfterSeconds": 600},
             router={"replicas": 3, "resources": {"limits": {"cpu": "1"}}},
             imagePullSecrets=[{"name": "registry"}],
@@ -99,6 +100,15 @@ INFERENCE_CASES: tuple[SpecCase, ...] = (
         "hold-eats-the-latency", False, _with(batching={"holdMilliseconds": 250}),
         "batching.holdMilliseconds 250 leaves nothing of slo.latencyMilliseconds 250; lower it",
         _HOLD,
+    ),
+    SpecCase(
+        "busy-cost-with-a-hold", True, _with(batching={"busyCost": 4, "holdMilliseconds": 20}),
+        rule=_BUSY,
+    ),
+    SpecCase(
+        "busy-cost-without-a-hold", False, _with(batching={"busyCost": 4}),
+        "batching.busyCost is above 0 and batching.holdMilliseconds is 0, so nothing ever waits; set"
+        " holdMilliseconds", _BUSY,
     ),
     SpecCase("rows-of-a-queue", True, _with(batching={"maxRows": 512}), rule=_ROWS),
     SpecCase(

@@ -110,6 +110,12 @@ class Batching(KubeModel):
         description="Longest time an idle instance may wait for a fuller batch, within the"
         " deadlines of what is queued; 0 never waits.",
     )  # fmt: skip
+    busy_cost: float = Field(
+        default=0, ge=0, le=1000,
+        description="What a busy second of the pod costs, in seconds of one waiting request. Above 0"
+        " an idle instance waits, for holdMilliseconds at most, for as many rows as the batching table"
+        " says; 0 waits for a full batch.",
+    )  # fmt: skip
     queue_rows: int = Field(
         default=512, ge=1, le=1_000_000, description="Most rows queued in a pod."
     )

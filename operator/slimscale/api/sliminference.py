@@ -404,6 +404,11 @@ class SlimInferenceSpec(KubeModel):
                 f"batching.holdMilliseconds {self.batching.hold_milliseconds} leaves nothing of"
                 f" slo.latencyMilliseconds {self.slo.latency_milliseconds}; lower it"
             )
+        if self.batching.busy_cost and not self.batching.hold_milliseconds:
+            raise ValueError(
+                "batching.busyCost is above 0 and batching.holdMilliseconds is 0, so nothing ever"
+                " waits; set holdMilliseconds"
+            )
         return self
 
     @model_validator(mode="after")

@@ -49,6 +49,12 @@ INFERENCE_RULES: Mapping[str, tuple[CelRule, ...]] = MappingProxyType(
                 ".batching.holdMilliseconds",
             ),
             CelRule(
+                "self.batching.busyCost == 0.0 || self.batching.holdMilliseconds > 0",
+                "'batching.busyCost is above 0 and batching.holdMilliseconds is 0, so nothing ever"
+                " waits; set holdMilliseconds'",
+                ".batching.busyCost",
+            ),
+            CelRule(
                 "self.batching.maxRows <= self.batching.queueRows",
                 "'batching.maxRows %d is above batching.queueRows %d, so no batch is ever full;"
                 " lower it'.format([self.batching.maxRows, self.batching.queueRows])",

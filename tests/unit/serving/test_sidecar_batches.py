@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from slimscale.routing.batching_table import BatchingTable
 from slimscale.serving import headers as names
+from slimscale.serving.sidecar import batcher
 from slimscale.serving.telemetry import decode_telemetry
 from tests.support.fake_model_server import FakeModelServer
 from tests.support.sidecars import Asker, until, with_sidecar
@@ -151,6 +153,33 @@ async def test_a_full_batch_never_waits_and_a_lone_request_waits_no_longer_than_
         await asyncio.gather(lone, full)
         await asker.infer([3.0])  # alone: the timer sends it
         assert server.batches[before:] == [2, 1]
+
+
+async def test_with_a_busy_cost_an_idle_instance_waits_for_the_tables_rows_and_serves_all_that_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = BatchingTable((0.0,), (0.01,), (0.5,), (((3,),),), 32)
+    monkeypatch.setattr(batcher, "shipped_batching_table", lambda: table)
+    server = FakeModelServer("digits-w100")
+    settings: dict[str, Any] = {"maxRows": 32, "holdMilliseconds": 10_000, "busyCost": 1}
+    async with with_sidecar(tmp_path, server, **settings) as (sidecar, asker):
+        loop = asyncio.get_running_loop()
+        model = sidecar.batcher.models["digits-w100"]
+        model.times.observe(1, 0.001)
+        for at in range(20):
+            model.arrivals.arrived(loop.time() - (20 - at) / 1000)
+        before = len(server.batches)
+        tasks = [asyncio.create_task(asker.infer([float(n)])) for n in range(2)]
+        await until(lambda: sidecar.batcher.queues.rows == 2)
+        assert server.batches[before:] == []  # two are too few
+        server.hold()
+        tasks.append(asyncio.create_task(asker.infer([2.0])))
+        await server.arrived.wait()
+        tasks += [asyncio.create_task(asker.infer([float(n)])) for n in range(3, 8)]
+        await until(lambda: sidecar.batcher.queues.rows == 5)
+        server.release()
+        await asyncio.gather(*tasks)
+        assert server.batches[before:] == [3, 5]  # what queued meanwhile goes as one batch
 
 
 @pytest.mark.parametrize("hold", [0, 1, 10_000])

@@ -26,6 +26,7 @@ from slimscale.serving.sidecar.endings import Endings, Run
 from slimscale.serving.sidecar.metrics import SidecarMetrics
 from slimscale.serving.sidecar.pending import ModelState, Pending
 from slimscale.serving.sidecar.shares import Mismatch
+from slimscale.weights.batching import shipped_batching_table
 
 __all__ = ["Batcher"]
 
@@ -216,15 +217,29 @@ class Batcher:
         if head is None:
             return now
         full = min(self.batching.max_rows, head.own_cap)
+        arrivals = model.arrivals.per_second(now)
         return fire_at(
             now=now,
             rows=self.queues.rows_in(key),
-            full_rows=full,
+            full_rows=self._worth_waiting_for(model, full, arrivals),
             oldest_arrival=head.arrived,
             first_deadline=head.deadline,
             hold_seconds=hold_seconds,
             full_seconds=model.times.safe_seconds(full),
-            arrivals_per_second=model.arrivals.per_second(now),
+            arrivals_per_second=arrivals,
+        )
+
+    def _worth_waiting_for(self, model: ModelState, full: int, arrivals: float | None) -> int:
+        """Rows that a hold waits for: a full batch, or what the batching table says."""
+        base, row = model.times.base_seconds, model.times.row_seconds
+        if not self.batching.busy_cost or base is None or row is None:
+            return full
+        return shipped_batching_table().limit(
+            base_seconds=base,
+            row_seconds=row,
+            rows_per_second=arrivals or 0.0,
+            busy_cost=self.batching.busy_cost,
+            max_rows=full,
         )
 
     def _start(self, key: QueueKey, entries: list[Entry[Pending]], now: float) -> None:
