@@ -216,6 +216,11 @@ class Metrics(KubeModel):
     interval_seconds: int = Field(
         default=5, ge=1, le=300, description="Time between two samples of a pod."
     )
+    quick_interval_seconds: int = Field(
+        default=2, ge=0, le=300,
+        description="Time between two samples while a change of load or of ours is being judged;"
+        " 0: no quicker than intervalSeconds. Only for source Pods.",
+    )  # fmt: skip
     max_age_seconds: int = Field(
         default=60, ge=5, le=3600, description="Older samples are stale: the last target is held."
     )

@@ -62,13 +62,17 @@ class AutoThread:
     apply_delay_seconds: float = CHANNEL_SECONDS
     last: Decision | None = None
     """For explaining a timeline: why the present thread count is what it is."""
+    looks: int = 0
+    """How often it was asked."""
     _memo: dict[str, object] = field(default_factory=dict, repr=False)
     _samples: deque[ContractSample] = field(default_factory=deque, repr=False)
     _plant: Plant | None = field(default=None, repr=False)
 
     @property
     def step_seconds(self) -> float:
-        return float(self.spec.metrics.interval_seconds)
+        """Until the next look, as the last decision said."""
+        calm = float(self.spec.metrics.interval_seconds)
+        return self.last.next_look_seconds or calm if self.last is not None else calm
 
     @property
     def horizon_seconds(self) -> float:
@@ -88,6 +92,7 @@ class AutoThread:
     def choose(self, view: PolicyView) -> Choice:
         if self._plant is None:
             raise RuntimeError("attach the plant before the first question")
+        self.looks += 1
         self._samples.append(view.later)
         oldest = view.now_seconds - self.horizon_seconds
         while self._samples[0].sampled_at_seconds < oldest:

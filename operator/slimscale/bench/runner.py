@@ -181,11 +181,11 @@ class _Run:
         self.plant.advance(seconds)
 
     def _ask(self) -> None:
-        self.asked_next = self.now + self.policy.step_seconds
         sample = self.plant.sample()
         view = view_between(self.since, sample, self.scenario.host)
         self.since = sample
         choice = self.policy.choose(view)
+        self.asked_next = self.now + self.policy.step_seconds  # it may depend on what was seen
         if self.policy.apply_delay_seconds > 0:
             self.pending.append((self.now + self.policy.apply_delay_seconds, choice))
         else:

@@ -222,6 +222,7 @@ async def build_context(
         resync_seconds=settings.resync_seconds,
         forget_key=queue.forget,
         never_namespaces=settings.never_namespaces,
+        was_woken=queue.was_woken,
     )
     audit = WatchAudit(heartbeat)
     resync = Resync(

@@ -79,6 +79,18 @@ class MemoKeeper:
         except NotPermitted as error:
             _log.warning("learned state not saved", extra={"error": str(error)})
 
+    def keep(self, simworkload: Json, *, decided: Json) -> None:
+        """In memory only: for a look that saw nothing worth a write."""
+        namespace, name, uid = _identity(simworkload)
+        kept = self._kept.get((namespace, name))
+        if kept is not None and kept.uid == uid:
+            kept.decided = decided
+
+    def kept(self, simworkload: Json) -> Json | None:
+        namespace, name, uid = _identity(simworkload)
+        kept = self._kept.get((namespace, name))
+        return kept.decided if kept is not None and kept.uid == uid else None
+
     async def flush(self) -> None:
         """At an orderly end: the running figures too, so that nothing has to be learned again."""
         for (namespace, name), kept in self._kept.items():

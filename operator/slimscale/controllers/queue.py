@@ -51,6 +51,8 @@ class _State:
     running: bool = False
     again: bool = False
     again_urgent: bool = False
+    woken: bool = False
+    """By something that happened; not by the time that its last run asked for."""
     attempts: int = 0
     gone: bool = False
     timer: asyncio.TimerHandle | None = None
@@ -85,6 +87,18 @@ class WorkQueue:
         """
         state = self._states.setdefault(key, _State())
         state.gone = False
+        state.woken = True
+        self._wake(key, state, after_seconds=after_seconds, urgent=urgent)
+
+    def was_woken(self, key: Key) -> bool:
+        """Whether something happened since this was last asked; else a run is merely due again."""
+        state = self._states.get(key)
+        if state is None:
+            return True
+        woken, state.woken = state.woken or state.attempts > 0, False
+        return woken
+
+    def _wake(self, key: Key, state: _State, *, after_seconds: float, urgent: bool) -> None:
         if after_seconds > 0:
             self._wake_later(key, state, after_seconds)
         elif state.running:
@@ -192,7 +206,8 @@ class WorkQueue:
         state = self._states.get(key)
         if state is not None and not state.gone:
             state.timer = None
-            self.wake(key)  # urgent: the pause, if there was one, ends here
+            # Urgent: the pause, if there was one, ends here.
+            self._wake(key, state, after_seconds=0.0, urgent=True)
 
     @staticmethod
     def _stop_timer(state: _State) -> None:

@@ -16,6 +16,7 @@ from slimscale.api.validation import (
     describe_never_namespace,
     validate_simworkload,
 )
+from slimscale.controllers.glance import Glances
 from slimscale.controllers.injection_catalog import CatalogEntry, InjectionCatalog, choice_for
 from slimscale.controllers.pod_watch import PodWatches
 from slimscale.controllers.stages import (
@@ -69,8 +70,10 @@ class SimWorkloadController:
         resync_seconds: float,
         forget_key: Callable[[Key], None] = lambda _key: None,
         never_namespaces: tuple[str, ...] = (),
+        was_woken: Callable[[Key], bool] = lambda _key: True,
     ) -> None:
-        """never_namespaces: nothing is changed there. The webhook refuses first, but it may be
+        """was_woken: whether a reconcile comes of something that happened, or is merely due again.
+        never_namespaces: nothing is changed there. The webhook refuses first, but it may be
         down or switched off, and then lets everything through."""
         self._client = client
         self._clock = clock
@@ -81,6 +84,10 @@ class SimWorkloadController:
         self._resync_seconds = resync_seconds
         self._forget_key = forget_key
         self._never_namespaces = never_namespaces
+        self._was_woken = was_woken
+        self._glances = Glances(
+            clock, observer=stages.observer, decide=stages.decide, memo=stages.memo
+        )
 
     async def reconcile(self, key: Key) -> float | None:
         """Return seconds until the next look; None when the object is gone.
@@ -89,6 +96,11 @@ class SimWorkloadController:
             SlimError: a passing fault of the API server; the queue tries again.
         """
         namespace, name = key
+        if not self._was_woken(key):
+            seconds = await self._glances.look(key, lease_held=self._lease_held)
+            if seconds is not None:
+                return seconds
+        self._glances.forget(key)
         raw = await self._client.get(item(API_VERSION, SIMWORKLOAD_PLURAL, name, namespace))
         if raw is None or "deletionTimestamp" in raw["metadata"]:
             _log.info("gone: its pods keep their threads and CPU", extra={"object": "/".join(key)})
@@ -112,6 +124,7 @@ class SimWorkloadController:
     async def forget(self, key: Key) -> None:
         """The object is gone. Its pods keep what they have."""
         await self._release(key)
+        self._glances.forget(key)
         self._forget_key(key)
         self._stages.memo.forget(key)
         self._stages.status.forget(key)
@@ -160,7 +173,17 @@ class SimWorkloadController:
                 spec=spec,
                 memo=memo,
             )
-        return next_look_seconds(observation=observation, plan=plan, result=result, spec=spec)
+        wait = next_look_seconds(observation=observation, plan=plan, result=result, spec=spec)
+        return self._glances.remember(
+            key,
+            raw,
+            spec,
+            observation=observation,
+            decision=decision,
+            plan=plan,
+            result=result,
+            wait_seconds=wait,
+        )
 
     async def _act(self, raw: Json, plan: Plan, decision: Decision) -> tuple[Plan, ApplyResult]:
         """Remember what will be asked for, ask, remember what was refused: safe at any crash."""
@@ -212,7 +235,7 @@ class SimWorkloadController:
 def next_look_seconds(
     *, observation: Observation, plan: Plan, result: ApplyResult, spec: SimWorkloadSpec
 ) -> float:
-    """Every window while there are pods to look at, earlier for a deadline or a failed write."""
+    """Until the next whole reconcile: every window, earlier for a deadline or a failed write."""
     if observation.target is None:
         return _UNRESOLVED_SECONDS
     wait = float(max(spec.metrics.interval_seconds, spec.tuning.window_seconds))

@@ -25,6 +25,10 @@ Key = tuple[str, str]
 
 class Observes(Protocol):
     async def observe(self, simworkload: Json, spec: SimWorkloadSpec) -> Observation: ...
+    async def glance(self, before: Observation, spec: SimWorkloadSpec) -> Observation | None:
+        """The same pods with newer samples; reads nothing from the API server."""
+        ...
+
     async def forget(self, key: Key) -> None: ...
 
 
@@ -70,6 +74,14 @@ class MemoKeeper(Protocol):
 
     async def save(self, simworkload: Json, *, decided: Json, planned: Json | None) -> None:
         """planned None: unchanged. Writes only what differs."""
+        ...
+
+    def keep(self, simworkload: Json, *, decided: Json) -> None:
+        """Remember until the next `save`; nothing is written."""
+        ...
+
+    def kept(self, simworkload: Json) -> Json | None:
+        """What `decide` left last, from memory; None: there is none."""
         ...
 
     async def flush(self) -> None:

@@ -88,3 +88,6 @@ class Decision:
     """New learned state, JSON: versioned and small; what `decide` gets next time."""
     tier: str = ""
     """What chose the target that holds: Predict, CpuAware, Search, Revert or FloorOfQuota."""
+    next_look_seconds: float = 0.0
+    """When the next look is worth it; 0: nothing is known of that."""
+    next_look_reason: str = ""

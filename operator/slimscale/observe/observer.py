@@ -29,6 +29,7 @@ from slimscale.observe.target import (
     belongs_to_target,
     observe_target,
 )
+from slimscale.threads.looks import quickest_seconds
 
 __all__ = ["Observer", "horizon_seconds"]
 
@@ -36,6 +37,8 @@ Key = tuple[str, str]
 
 _FIRST_ROUND_SECONDS = 5.0
 _WINDOWS = 4
+_FRESH_SHARE = 0.5
+"""Of the quick interval: a look takes samples anew that are older."""
 
 
 def horizon_seconds(spec: SimWorkloadSpec) -> float:
@@ -44,6 +47,12 @@ def horizon_seconds(spec: SimWorkloadSpec) -> float:
         max(_WINDOWS * spec.tuning.window_seconds, spec.metrics.max_age_seconds)
         + 2 * spec.metrics.interval_seconds
     )
+
+
+def _fresh_seconds(spec: SimWorkloadSpec) -> float:
+    """Without quick looks the sampler's own pace is all there is."""
+    quick, calm = quickest_seconds(spec), float(spec.metrics.interval_seconds)
+    return _FRESH_SHARE * quick if quick < calm else calm
 
 
 class Observer:
@@ -112,6 +121,25 @@ class Observer:
             quota_free_request_millicores=quota[1],
             other_owners=await self._other_owners(simworkload, spec, target.container),
             metrics_problem=problem,
+        )
+
+    async def glance(self, before: Observation, spec: SimWorkloadSpec) -> Observation | None:
+        """`before` with the pods' samples of now; nothing is read from the API server.
+
+        None: the pods are not being sampled, or cannot be: look properly.
+        """
+        known = self._samplers.get((before.namespace, before.name))
+        if known is None or known[0] != before.uid:
+            return None
+        sampler = known[1]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_ROUND_SECONDS):
+                await sampler.look_now(at_least_seconds=_fresh_seconds(spec))
+        return replace(
+            before,
+            sampled_at_seconds=self._clock.now_seconds(),
+            pods=tuple(self._sampled(pod, spec, sampler) for pod in before.pods),
+            metrics_problem=sampler.problem,
         )
 
     async def forget(self, key: Key) -> None:
@@ -188,6 +216,7 @@ class Observer:
         with suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_ROUND_SECONDS):
                 await sampler.first_round()
+                await sampler.look_now(at_least_seconds=_fresh_seconds(spec))
         return sampler, sampler.problem
 
     def _source(self, namespace: str, spec: SimWorkloadSpec) -> SampleSource | None:
@@ -205,7 +234,11 @@ class Observer:
     def _pod(
         self, pod: Json, container: str, spec: SimWorkloadSpec, sampler: Sampler
     ) -> PodObservation:
-        observed = observe_pod(pod, container=container)
+        return self._sampled(observe_pod(pod, container=container), spec, sampler)
+
+    def _sampled(
+        self, observed: PodObservation, spec: SimWorkloadSpec, sampler: Sampler
+    ) -> PodObservation:
         read = sampler.store.read(
             observed.uid,
             now_seconds=self._clock.now_seconds(),

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -41,6 +42,9 @@ class Sampler:
         self._task: asyncio.Task[None] | None = None
         self._first_round = asyncio.Event()
         self._new_pods = asyncio.Event()
+        self._round = asyncio.Lock()
+        self._began_seconds = -math.inf
+        """Of the newest round, in the event loop's time."""
 
     def follow(self, plan: SamplingPlan) -> None:
         """Start, or go on with a new plan from the next round."""
@@ -56,6 +60,14 @@ class Sampler:
         """Wait until there was one look at the pods, so that the first observation has samples."""
         await self._first_round.wait()
 
+    async def look_now(self, *, at_least_seconds: float) -> None:
+        """A round at once, unless one began less than `at_least_seconds` ago.
+
+        The rounds by themselves go on an interval after it: looking more often samples as often as
+        it looks and not in addition.
+        """
+        await self._look(at_least_seconds=at_least_seconds)
+
     async def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
@@ -63,20 +75,32 @@ class Sampler:
             self._task = None
 
     async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
-            started = loop.time()
             self._new_pods.clear()
+            await self._look()
+            while (left := self._left_seconds()) > 0:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(max(0.05, left)):
+                        await self._new_pods.wait()
+                        break  # at once: they have no sample yet
+
+    def _left_seconds(self) -> float:
+        """Until the next round by itself is due."""
+        interval = self._plan.interval_seconds if self._plan is not None else 1.0
+        return interval - (asyncio.get_running_loop().time() - self._began_seconds)
+
+    async def _look(self, *, at_least_seconds: float = 0.0) -> None:
+        async with self._round:
+            now = asyncio.get_running_loop().time()
+            if now - self._began_seconds < at_least_seconds:
+                return
+            self._began_seconds = now
             try:
                 await self.sample_once()
             except Exception:  # one bad round must not end the sampling
                 _log.exception("a round of sampling failed")
             finally:
                 self._first_round.set()
-            interval = self._plan.interval_seconds if self._plan is not None else 1.0
-            with suppress(TimeoutError):
-                async with asyncio.timeout(max(0.05, interval - (loop.time() - started))):
-                    await self._new_pods.wait()
 
     async def sample_once(self) -> None:
         plan = self._plan

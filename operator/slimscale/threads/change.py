@@ -77,7 +77,7 @@ def watch_load(
             key=lambda key: sum((p.threads, p.cpu_quota_cores) == key for p in pairs),
         )
         window = aggregate([p for p in pairs if (p.threads, p.cpu_quota_cores) == common])
-        memo, alarm = _step(memo, window)
+        memo, alarm = _step(memo, window, interval_seconds=interval_seconds)
         if alarm:
             changed, reason = True, alarm
     since = memo.deviating_since_seconds
@@ -184,7 +184,7 @@ def _signals(window: WorkloadWindow) -> dict[str, float]:
     return signals
 
 
-def _step(memo: Memo, window: WorkloadWindow) -> tuple[Memo, str]:
+def _step(memo: Memo, window: WorkloadWindow, *, interval_seconds: float) -> tuple[Memo, str]:
     memo = replace(memo, trend_seen_until_seconds=window.ended_at_seconds)
     signals = _signals(window)
     if not signals:
@@ -206,7 +206,7 @@ def _step(memo: Memo, window: WorkloadWindow) -> tuple[Memo, str]:
         trend, z = _update(memo.trends.get(name, Trend()), value, tasks=window.tasks)
         trends[name] = trend
         if name == RATE:
-            if trend.count > LEARNING_INTERVALS:
+            if trend.count > LEARNING_INTERVALS and window.span_seconds > 0.9 * interval_seconds:
                 memo = replace(memo, rate_variance=trend.variance)
             continue
         worst = max(worst, abs(z))

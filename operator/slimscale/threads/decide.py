@@ -24,6 +24,7 @@ from slimscale.threads.bounds import CpuBounds, Standing, cpu_bounds, standing_o
 from slimscale.threads.change import watch_load
 from slimscale.threads.describe import target_words
 from slimscale.threads.load_memory import look_at_load
+from slimscale.threads.looks import next_look
 from slimscale.threads.memo import Memo, load_memo
 from slimscale.threads.predictor import AnalyticPredictor, ThreadPredictor, floor_of_quota
 from slimscale.threads.recommend import Recommendation, recommend
@@ -57,6 +58,8 @@ class _Draft:
     metrics_reason: Reason = Reason.METRICS_MISSING
     metrics_message: str = ""
     hold_writes: bool = True
+    idle: bool = False
+    """The window was short of work."""
     model: ModelView = field(default_factory=lambda: ModelView(predictor="none"))
 
     def say(self, stage: str, outcome: str, reason: str, *, constrained: bool = False) -> None:
@@ -90,6 +93,7 @@ def decide(
     forbidden = _forbidden(observation, spec)
     if forbidden:
         draft.say("Guard", "NoWrites", forbidden, constrained=True)
+    look = next_look(draft.memo, spec=spec, now_seconds=now_seconds, idle=draft.idle)
     return Decision(
         decision_id=_decision_id(observation, spec, memo, now_seconds),
         decided_at_seconds=now_seconds,
@@ -108,6 +112,8 @@ def decide(
         steps=tuple(draft.steps),
         memo=draft.memo.to_json(),
         tier=draft.memo.target_tier,
+        next_look_seconds=look.seconds,
+        next_look_reason=look.reason,
     )
 
 
@@ -150,6 +156,7 @@ def _run(
         first_look=draft.memo.repredict and draft.memo.target is not None,
     )
     draft.metrics_reason, draft.metrics_message = result.reason, result.message
+    draft.idle = result.window is not None and not result.window.saturated
     if result.window is None:
         _without_window(
             draft,

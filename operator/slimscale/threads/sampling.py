@@ -20,11 +20,14 @@ __all__ = [
     "difference",
     "eligible_pods",
     "judge_pod",
+    "spaced",
     "steady_samples",
 ]
 
 CLOCK_SLACK_SECONDS = 10.0
 SHORTEST_SPAN_SECONDS = 0.5
+NEARLY = 0.9
+"""Of an interval: a scrape is never quite on time."""
 
 
 class PodData(StrEnum):
@@ -179,6 +182,16 @@ def _delta(later: float | None, earlier: float | None) -> float | None:
         return None
     growth = later - earlier
     return growth if math.isfinite(growth) and growth >= 0 else None
+
+
+def spaced(samples: tuple[ContractSample, ...], seconds: float) -> tuple[ContractSample, ...]:
+    """The newest sample and before it those that lie about that far apart or farther."""
+    kept: list[ContractSample] = []
+    for sample in reversed(samples):
+        apart = kept[-1].sampled_at_seconds - sample.sampled_at_seconds if kept else seconds
+        if apart >= NEARLY * seconds:
+            kept.append(sample)
+    return tuple(reversed(kept))
 
 
 def consecutive_pairs(samples: tuple[ContractSample, ...]) -> Iterator[SamplePair]:

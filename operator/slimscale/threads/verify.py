@@ -99,7 +99,7 @@ def verify_change(
             DecisionStep(STAGE, "Reverted", words, constrained=True),
             reverted=True,
         )
-    if pending.probe and full:
+    if pending.probe and (full or abs(gain) > max(CLEAR_GAIN, SIGMAS * noise)):
         return _judge_probe(
             memo, pending, gain=gain, noise=noise, spec=spec, now_seconds=now_seconds
         )

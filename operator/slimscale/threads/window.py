@@ -19,6 +19,7 @@ from slimscale.threads.sampling import (
     difference,
     eligible_pods,
     judge_pod,
+    spaced,
     steady_samples,
 )
 
@@ -213,7 +214,10 @@ def _window_of(
             usable_pods=seen,
             ready_pods=ready,
         )
-    window = replace(aggregate(pairs, with_shape=True), history_per_second=_history(pods))
+    window = replace(
+        aggregate(pairs, with_shape=True),
+        history_per_second=_history(pods, interval_seconds=interval_seconds),
+    )
     if window.span_seconds < LEAST_TASK_TIMES * window.task_seconds:
         return WindowResult(
             None,
@@ -336,12 +340,16 @@ def aggregate(pairs: list[SamplePair], *, with_shape: bool = False) -> WorkloadW
     )
 
 
-def _history(pods: list[PodObservation]) -> tuple[float, ...]:
+def _history(pods: list[PodObservation], *, interval_seconds: float) -> tuple[float, ...]:
     """Mean tasks a second of a pod in each of the last intervals, whatever its threads were.
 
-    Pods are scraped together, so their n-th last intervals are the same time.
+    Pods are scraped together, so their n-th last intervals are the same time. Samples of quick
+    looks in between are left out: an interval is one whatever was going on.
     """
-    recent = [list(consecutive_pairs(pod.samples[-HISTORY_INTERVALS - 1 :])) for pod in pods]
+    recent = [
+        list(consecutive_pairs(spaced(pod.samples, interval_seconds)[-HISTORY_INTERVALS - 1 :]))
+        for pod in pods
+    ]
     found = []
     for back in range(min(HISTORY_INTERVALS, max(map(len, recent), default=0)), 0, -1):
         pairs = [pairs[-back] for pairs in recent if len(pairs) >= back]

@@ -209,3 +209,36 @@ def test_two_hundred_changes_right_after_creation_end_with_the_last_one() -> Non
 
     wanted, applied = run_virtual(main())
     assert applied == wanted == 200
+
+
+def test_a_run_knows_whether_something_happened_or_its_time_has_come() -> None:
+    async def main() -> list[bool]:
+        woken: list[bool] = []
+
+        async def reconcile(key: Key) -> float | None:
+            woken.append(queue.was_woken(key))
+            return 10.0
+
+        queue = WorkQueue(reconcile, rng=Random(1))
+        await _for(36, queue, (0, A), (25, A))
+        return woken
+
+    # At 0 woken, at 10 and 20 due, at 25 woken, at 35 due again.
+    assert run_virtual(main()) == [True, False, False, True, False]
+
+
+def test_a_run_after_a_failure_is_no_mere_look() -> None:
+    async def main() -> list[bool]:
+        woken: list[bool] = []
+
+        async def reconcile(key: Key) -> float | None:
+            woken.append(queue.was_woken(key))
+            if len(woken) == 2:
+                raise Unavailable("no answer")
+            return 10.0
+
+        queue = WorkQueue(reconcile, rng=Random(1))
+        await _for(15, queue, (0, A))
+        return woken
+
+    assert run_virtual(main())[:3] == [True, False, True]

@@ -108,6 +108,43 @@ def test_pods_are_sampled_each_interval_and_new_ones_at_once() -> None:
     _run(main())
 
 
+def test_a_glance_takes_new_samples_of_the_same_pods_and_asks_the_api_server_nothing() -> None:
+    async def main() -> None:
+        world = _world()
+        before = await world.look()
+        spec = SimWorkloadSpec.model_validate(world.raw["spec"])
+        calls = len(world.kube.calls)
+        await asyncio.sleep(2.0)
+        seen = await world.observer.glance(before, spec)
+        assert seen is not None
+        assert [p.name for p in seen.pods] == ["ants-7f-a", "ants-7f-b"]
+        assert [len(p.samples) for p in seen.pods] == [2, 2]
+        await world.observer.glance(before, spec)
+        assert len(world.source.fetched) == 2, "the same moment is not sampled twice"
+        await asyncio.sleep(4.9)
+        assert len(world.source.fetched) == 2, "a glance's samples are a round like any other"
+        assert len(world.kube.calls) == calls
+        await world.observer.forget(("ns", "ants"))
+        assert await world.observer.glance(before, spec) is None
+        await world.observer.close()
+
+    _run(main())
+
+
+def test_without_quick_looks_pods_are_sampled_at_their_interval_alone() -> None:
+    async def main() -> None:
+        world = _world(metrics={"quickIntervalSeconds": 0})
+        before = await world.look()
+        spec = SimWorkloadSpec.model_validate(world.raw["spec"])
+        for _ in range(4):
+            await asyncio.sleep(1.0)
+            await world.observer.glance(before, spec)
+        assert len(world.source.fetched) == 1
+        await world.observer.close()
+
+    _run(main())
+
+
 def test_a_source_that_fails_makes_samples_stale_and_says_why() -> None:
     async def main() -> None:
         world = _world()
