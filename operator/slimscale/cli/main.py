@@ -7,6 +7,7 @@ import typer
 
 from slimscale import __version__
 from slimscale.cli.bench import bench_app
+from slimscale.cli.train import train_app
 from slimscale.exceptions import SlimError
 
 __all__ = ["app", "run"]
@@ -24,6 +25,7 @@ explain_app = typer.Typer(
 )
 app.add_typer(explain_app, name="explain")
 app.add_typer(bench_app, name="bench")
+app.add_typer(train_app, name="train")
 
 Namespace = Annotated[
     str, typer.Option("--namespace", "-n", help="Namespace; else the context's own.")
