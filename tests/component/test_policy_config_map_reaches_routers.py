@@ -6,7 +6,7 @@ import pytest
 
 from slimscale.domain.inference import PolicyReport, RouterReport
 from slimscale.kubeapi.paths import collection
-from tests.component.test_sliminference_reconcile import ROUTER, World
+from tests.support.inference_world import ROUTER, World
 
 pytestmark = pytest.mark.component
 
