@@ -1,6 +1,6 @@
 """What a learned policy may do: its choice stands, or the base heuristic decides instead.
 
-With d the expected delay of a choice (a hold included), m the least one of all candidates, S the
+With d the expected delay of a choice, m the least one of all candidates, S the
 request's slack and B what is left of its SLO and deadline (S = 0.8 B), a choice stands where
 
     d <= S    or    ( d <= kappa * m  and  m <= B )
@@ -9,6 +9,7 @@ So a slow pod or a wide model may be picked on purpose while that keeps the SLO,
 the delay of a better one, and where nothing keeps the SLO any more the heuristic works the queues
 off. Hence stability: no choice of the policy makes a queue longer than max(S, kappa * B), and as soon
 as every queue is longer than B, the heuristic alone acts, which is stable wherever it is on its own.
+A hold for a fuller batch is cut to what the slack leaves: holding is no reason to be late.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from slimscale.routing.feasibility import may_take
 from slimscale.routing.heuristics import HEADROOM
 from slimscale.routing.policy import PodView, RequestView
 
-__all__ = ["Objection", "ShieldRules", "object_to", "why_infeasible"]
+__all__ = ["Objection", "ShieldRules", "bounded_hold", "object_to", "why_infeasible"]
 
 
 class Objection(StrEnum):
@@ -49,11 +50,9 @@ def object_to(
     candidates: Sequence[Candidate],
     request: RequestView,
     rules: ShieldRules,
-    *,
-    hold_seconds: float = 0.0,
 ) -> Objection | None:
     """None: the choice stands. `chosen` is one of `candidates`; all of those are feasible."""
-    delay = chosen.expected_seconds + hold_seconds
+    delay = chosen.expected_seconds
     budget = min(request.slo_seconds, request.deadline_seconds)
     if delay <= HEADROOM * budget:
         return None
@@ -62,6 +61,13 @@ def object_to(
         return _OVERLOADED
     # not `>`: a delay that is no number stands nowhere
     return None if delay <= rules.kappa * least else _TOO_SLOW
+
+
+def bounded_hold(hold_seconds: float, chosen: Candidate, request: RequestView) -> float:
+    """What is left of a hold; 0 also for one that is no number."""
+    slack = HEADROOM * min(request.slo_seconds, request.deadline_seconds)
+    left = slack - chosen.expected_seconds
+    return min(hold_seconds, left) if hold_seconds > 0.0 and left > 0.0 else 0.0
 
 
 def why_infeasible(pod: PodView | None, accuracy: float, request: RequestView) -> Objection:

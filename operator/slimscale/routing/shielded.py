@@ -14,7 +14,7 @@ from slimscale.routing.expected_delay import Candidate
 from slimscale.routing.heuristics import Heuristic, Reason
 from slimscale.routing.learned.observation import Observation
 from slimscale.routing.policy import Outcome, PodView, RequestView, Route, RoutingPolicy, Width
-from slimscale.routing.shield import Objection, ShieldRules, object_to, why_infeasible
+from slimscale.routing.shield import Objection, ShieldRules, bounded_hold, object_to, why_infeasible
 
 __all__ = ["DecisionTrace", "LearnedPolicy", "ShieldedPolicy"]
 
@@ -95,8 +95,7 @@ class ShieldedPolicy:
             pod = next((one for one in pods if one.name == proposal.pod), None)
             objection = why_infeasible(pod, proposal.width.accuracy, request)
         else:
-            hold = proposal.hold_seconds
-            objection = object_to(chosen, candidates, request, self.rules, hold_seconds=hold)
+            objection = object_to(chosen, candidates, request, self.rules)
             if objection is None:
                 self.stood += 1
                 return self._as_proposed(chosen, proposal, request)
@@ -114,13 +113,14 @@ class ShieldedPolicy:
 
     def _as_proposed(self, chosen: Candidate, proposal: Route, request: RequestView) -> Route:
         cap = min(proposal.batch_cap, self.base.delays.max_batch_rows)
+        hold = bounded_hold(proposal.hold_seconds, chosen, request)
         return Route(
             pod=chosen.pod.name,
             width=chosen.width,
             batch_cap=max(cap, request.rows, 1),
-            expected_seconds=chosen.expected_seconds + proposal.hold_seconds,
+            expected_seconds=chosen.expected_seconds + hold,
             reason=_LEARNED,
-            hold_seconds=proposal.hold_seconds,
+            hold_seconds=hold,
         )
 
 

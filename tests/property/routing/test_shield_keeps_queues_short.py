@@ -11,7 +11,7 @@ from slimscale.domain.serving import PodTelemetry, WidthTelemetry
 from slimscale.routing.expected_delay import DelayModel
 from slimscale.routing.heuristics import HEADROOM, ColdAwareSED, Reason
 from slimscale.routing.policy import Outcome, PodView, RequestView, Route, RoutingPolicy, Width
-from slimscale.routing.shield import Objection
+from slimscale.routing.shield import Objection, bounded_hold
 from slimscale.routing.shielded import DecisionTrace, ShieldedPolicy
 from tests.property.routing.test_policies_keep_their_laws import pod_lists, requests
 from tests.support.routing_cases import WIDTHS
@@ -184,9 +184,9 @@ def test_each_objection_is_counted_by_its_name() -> None:
     pods.append(PodView("full", "cpu", pods[0].telemetry, 0.0, {}, refusing=True))
 
     def objection(
-        pod: str, width: Width, *, accuracy: float = 0.0, backlog: float = 0.0, hold: float = 0.0
+        pod: str, width: Width, *, accuracy: float = 0.0, backlog: float = 0.0
     ) -> Objection | None:
-        proposes.route = Route(pod, width, 1, 0.0, "", hold_seconds=hold)
+        proposes.route = Route(pod, width, 1, 0.0, "")
         views = [view(p.name, backlog, 0.01) if p.name == "near" else p for p in pods]
         asked = RequestView(1, 10.0, SLO_SECONDS, accuracy)
         assert policy.choose(asked, views, WIDTHS, Random(1)) is not None
@@ -194,11 +194,21 @@ def test_each_objection_is_counted_by_its_name() -> None:
 
     assert objection("near", WIDTHS[0]) is None
     assert objection("far", WIDTHS[0]) is Objection.TOO_SLOW
-    assert objection("near", WIDTHS[0], hold=0.2) is Objection.TOO_SLOW
     assert objection("far", WIDTHS[0], backlog=0.3) is Objection.OVERLOADED
     assert objection("out", WIDTHS[0]) is Objection.UNHEALTHY
     assert objection("full", WIDTHS[0]) is Objection.UNHEALTHY
     assert objection("gone", WIDTHS[0]) is Objection.UNHEALTHY
     assert objection("near", WIDTHS[0], accuracy=0.74) is Objection.INACCURATE
-    assert objection("near", WIDTHS[0], hold=float("nan")) is Objection.TOO_SLOW
     assert policy.overruled[Objection.UNHEALTHY] == 3
+
+
+@given(hold=st.one_of(st.floats(), st.floats(0, 0.2)), backlog=st.floats(0, 0.2))
+def test_a_hold_is_cut_to_what_the_slack_leaves(hold: float, backlog: float) -> None:
+    asked = RequestView(1, 10.0, SLO_SECONDS)
+    [chosen] = DelayModel(max_batch_rows=1).candidates(
+        asked, [view("a", backlog, 0.001)], WIDTHS[:1]
+    )
+    kept = bounded_hold(hold, chosen, asked)
+    assert 0.0 <= kept <= max(0.0, hold if hold > 0.0 else 0.0)
+    if kept:
+        assert chosen.expected_seconds + kept <= HEADROOM * SLO_SECONDS + 1e-12
