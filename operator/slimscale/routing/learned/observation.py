@@ -66,6 +66,11 @@ class ObservationBuilder:
         service[layout.SERVICE_MISS_WEIGHT] = objective.miss
         service[layout.SERVICE_MAX_BATCH_ROWS] = self._most_rows
 
+    @property
+    def deployed(self) -> BoolArray:
+        """(P, W) of the last build: where a width is deployed, whether or not its pod is well."""
+        return self._deployed
+
     def build(
         self,
         request: RequestView,

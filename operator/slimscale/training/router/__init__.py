@@ -1,0 +1,1 @@
+"""Trains the learned router in the compiled simulator: gate, residual, PPO, evolution strategy."""

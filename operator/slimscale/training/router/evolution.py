@@ -1,0 +1,93 @@
+"""An evolution strategy on J itself (Salimans et al. 2017, arXiv 1703.03864): few parameters, common noise.
+
+Each step draws cases, runs mirrored perturbations of the parameters on the very same arrivals, faults
+and service noise (common random numbers), and moves along the difference of their ranks. Values are
+compared within a case, so that a case that runs away does not drown the others.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from slimscale.routing.learned.observation import FloatArray
+
+__all__ = ["EvolutionSettings", "evolve"]
+
+Value = Callable[[FloatArray, int], float]
+"""(parameters, index of the case) -> mean J."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvolutionSettings:
+    steps: int = 150
+    pairs: int = 12
+    cases: int = 8
+    spread: float = 0.15
+    """Standard deviation of a perturbation, in units of the parameters' scales."""
+    rate: float = 0.08
+    """Of Adam's first step; falls to a tenth."""
+    floor: float = 0.02
+    """Of J: spreads below it count as noise."""
+
+
+class _Adam:
+    def __init__(self, size: int) -> None:
+        self._first = np.zeros(size)
+        self._second = np.zeros(size)
+        self._count = 0
+
+    def step(self, gradient: FloatArray, rate: float) -> FloatArray:
+        self._count += 1
+        self._first += 0.1 * (gradient - self._first)
+        self._second += 0.01 * (gradient * gradient - self._second)
+        first = self._first / (1.0 - 0.9**self._count)
+        second = self._second / (1.0 - 0.99**self._count)
+        return np.asarray(rate * first / (np.sqrt(second) + 1e-8))
+
+
+def evolve(
+    start: FloatArray,
+    draw: Callable[[int], Sequence[object]],
+    value: Callable[[FloatArray, object], float],
+    *,
+    settings: EvolutionSettings,
+    rng: np.random.Generator,
+    scale: FloatArray | None = None,
+    step_done: Callable[[int, FloatArray, float], None] = lambda _step, _mean, _value: None,
+) -> FloatArray:
+    """The parameters after `settings.steps`. `draw(step)` gives the step's cases.
+
+    `scale`: by how much each parameter is perturbed, 1 for all by default. Returned is the mean of the
+    last quarter's parameters (Polyak and Juditsky 1992), which noise has been averaged out of.
+    """
+    mean = np.array(start, dtype=np.float64)
+    scale = np.ones_like(mean) if scale is None else scale
+    adam = _Adam(len(mean))
+    averaged, count = np.zeros_like(mean), 0
+    for step in range(settings.steps):
+        cases = draw(step)
+        noise = rng.standard_normal((settings.pairs, len(mean)))
+        values = np.empty((2 * settings.pairs, len(cases)))
+        for pair in range(settings.pairs):
+            move = settings.spread * scale * noise[pair]
+            for place, case in enumerate(cases):
+                values[2 * pair, place] = value(mean + move, case)
+                values[2 * pair + 1, place] = value(mean - move, case)
+        score = _standing(values, settings.floor)
+        weight = (score[0::2] - score[1::2]) / 2.0
+        gradient = (weight[:, None] * noise).mean(axis=0)
+        part = step / max(settings.steps - 1, 1)
+        mean = mean + scale * adam.step(gradient, settings.rate * (1.0 - 0.9 * part))
+        if step >= 0.75 * settings.steps:
+            averaged += mean
+            count += 1
+        step_done(step, mean, float(values.mean()))
+    return averaged / count if count else mean
+
+
+def _standing(values: FloatArray, floor: float) -> FloatArray:
+    """(members,) how well each did over the cases, each case on its own scale, clipped to +-2."""
+    centre = np.median(values, axis=0)
+    spread = np.median(np.abs(values - centre), axis=0) * 1.5 + floor
+    return np.asarray(np.clip((values - centre) / spread, -2.0, 2.0).mean(axis=1))

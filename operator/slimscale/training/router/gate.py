@@ -1,0 +1,53 @@
+"""The gate's parameters as one vector for the searches: start coefficients and their slopes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from slimscale.routing.learned.features import CELL_FEATURES, REGIME_FEATURES
+from slimscale.routing.learned.observation import FloatArray
+from slimscale.simulate.routing.learned_policy import run_gate
+from slimscale.training.router.scenes import Case, mean_value
+
+__all__ = ["SCALES", "Gate", "first_gate", "value_of"]
+
+SCALES = np.array([0.5, 0.5, 0.5, 0.5, 1.5, 1.5, 1.0, 1.0, 0.3, 0.3, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5])
+"""(K,) by how much each coefficient may differ, in its own unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Coefficients start (K,) + slopes (K, G) g."""
+
+    start: FloatArray
+    slopes: FloatArray
+
+    def vector(self) -> FloatArray:
+        """(K + K G,) in units of SCALES."""
+        return np.concatenate([self.start / SCALES, (self.slopes / SCALES[:, None]).ravel()])
+
+    @staticmethod
+    def from_vector(vector: FloatArray) -> "Gate":
+        count, regimes = len(CELL_FEATURES), len(REGIME_FEATURES)
+        slopes = vector[count:].reshape(count, regimes)
+        return Gate(vector[:count] * SCALES, np.ascontiguousarray(slopes * SCALES[:, None]))
+
+
+def first_gate() -> Gate:
+    """Shortest expected delay within a softened plan: the best heuristic as a point of the space."""
+    start = np.zeros(len(CELL_FEATURES))
+    for name, value in (
+        ("latency", 1.0),
+        ("late", 1.0),
+        ("plan_fast", 1.5),
+        ("plan_fast_high", 1.5),
+    ):
+        start[CELL_FEATURES.index(name)] = value
+    return Gate(start, np.zeros((len(CELL_FEATURES), len(REGIME_FEATURES))))
+
+
+def value_of(gate: Gate, case: Case) -> float:
+    """Mean J of a case under the gate."""
+    plane = case.plane()
+    run_gate(plane, case.plans, gate.start, gate.slopes)
+    return mean_value(plane)
