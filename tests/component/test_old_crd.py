@@ -86,8 +86,12 @@ async def test_it_is_said_loudly_at_start(caplog: pytest.LogCaptureFixture) -> N
         assert served > 0
 
 
-async def test_an_answer_that_never_comes_holds_nothing_up() -> None:
-    metrics = OperatorMetrics(CollectorRegistry())
+async def test_an_answer_that_never_comes_is_told_and_taken_for_no_missing_field(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, "slimscale")
+    registry = CollectorRegistry()
+    metrics = OperatorMetrics(registry)
     async with fake_api_server() as api:
         client = AioKubeClient(Configuration(host=api.url))
         try:
@@ -106,3 +110,9 @@ async def test_an_answer_that_never_comes_holds_nothing_up() -> None:
             await report_missing_fields(client, metrics.crd_missing_fields.set)
         finally:
             await client.close()
+    assert registry.get_sample_value("slimscale_crd_missing_fields") == 0
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("WARNING", "the API server publishes no schema of SimWorkload"),
+        ("WARNING", "the CRD cannot be compared with this release"),
+        ("WARNING", "the CRD cannot be compared with this release"),
+    ]

@@ -1,5 +1,6 @@
 """Pods that serve nobody are asked how they are; those that answer requests say it by themselves."""
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +14,18 @@ from tests.support.routing_cases import telemetry
 pytestmark = pytest.mark.component
 
 
-async def test_an_idle_pod_is_asked_again_and_again(tmp_path: Path) -> None:
-    async with fake_sidecar("a") as pod, running_router(tmp_path, pod, telemetryPollSeconds=0.05):
-        await until(lambda: pod.polls >= 3)
+async def test_an_idle_pod_is_asked_again_and_again_and_what_it_says_later_counts(
+    tmp_path: Path,
+) -> None:
+    async with (
+        fake_sidecar("a") as pod,
+        running_router(tmp_path, pod, telemetryPollSeconds=0.05) as router,
+    ):
+        pod.telemetry = telemetry(draining=True)
+        asked = pod.polls
+        await until(lambda: pod.polls >= asked + 2)  # the first of them has been read by now
+        assert (await router.state()).pools[0].draining == 1
+        assert not pod.bodies
 
 
 async def test_a_new_pod_is_asked_at_once_and_not_again_before_its_time(tmp_path: Path) -> None:
@@ -96,8 +106,15 @@ async def test_a_pod_that_becomes_ready_is_asked_at_once_whatever_it_said_before
         router.router.set_endpoints({"a": replace(pod.endpoint(), ready=False)})
         await until(lambda: pod.polls == 1)
         await router.told_by(pod)
+        pod.telemetry = telemetry(backlog=5.0)
         router.set_pods(pod)
-        await until(lambda: pod.polls == 2)
+
+        def backlog() -> float | None:
+            [view] = router.router.pods.views(now=asyncio.get_running_loop().time())
+            return view.telemetry.backlog_seconds if view.telemetry is not None else None
+
+        await until(lambda: backlog() == 5.0)
+        assert pod.polls == 2
 
 
 async def test_the_state_tells_the_percentile_that_was_asked_for(tmp_path: Path) -> None:

@@ -143,6 +143,7 @@ async def test_a_watch_that_falls_silent_is_opened_anew() -> None:
             await server.watching.wait()
             server.slices = [slice_of("s1", ("b", "10.0.0.2"))]
             await watched.until_ready("b")
+            assert {one.name: one.host for one in watched.told[-1].values()} == {"b": "10.0.0.2"}
 
 
 async def test_the_last_pods_stay_while_the_api_server_is_away() -> None:
