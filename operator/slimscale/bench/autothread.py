@@ -1,6 +1,6 @@
 """The operator's own `decide`, as a policy among the others: same code, same memo, simulated pod.
 
-It is asked at every scrape (`metrics.intervalSeconds`), sees the samples that the operator's store
+It is asked when it asked to be (`threads/looks.py`), sees the samples that the operator's store
 would hold, and what it wants holds a second later, the time of the annotation's way into the pod
 (0.2 to 1.2 s, measured).
 """
@@ -24,7 +24,7 @@ from slimscale.weights.shipped import shipped_predictor
 __all__ = ["AutoThread", "benchmark_spec"]
 
 CHANNEL_SECONDS = 1.0
-INTERVAL_SECONDS = 5
+INTERVAL_SECONDS, QUICK_INTERVAL_SECONDS = 5, 2
 
 
 def benchmark_spec(
@@ -34,6 +34,7 @@ def benchmark_spec(
     tuning: Mapping[str, Any] | None = None,
     max_threads: int = MAX_THREADS,
     interval_seconds: int = INTERVAL_SECONDS,
+    quick_interval_seconds: int = QUICK_INTERVAL_SECONDS,
     most_cores: float | None = None,
 ) -> SimWorkloadSpec:
     """A SimWorkload as a user writes it: defaults but for what is named here."""
@@ -45,7 +46,10 @@ def benchmark_spec(
             "threads": {"max": max_threads},
             "cpu": {"limitPolicy": limit_policy, **most},
             "objective": {"type": objective},
-            "metrics": {"intervalSeconds": interval_seconds},
+            "metrics": {
+                "intervalSeconds": interval_seconds,
+                "quickIntervalSeconds": quick_interval_seconds,
+            },
             "tuning": dict(tuning or {}),
         }
     )

@@ -82,8 +82,8 @@ def _what_ran(document: dict[str, Any]) -> str:
         " A seed draws the times of the tasks; runs of different policies are paired by scenario"
         " and seed. Intervals are 95 % bootstrap intervals over scenarios and seeds; p values are"
         " of a paired sign-flip test over seeds, corrected by Holm. Policies are asked at their"
-        " own pace (the operator every 5 s, and what it wants holds 1 s later); all may use 1 to"
-        " 256 threads. All figures are of a simulation."
+        " own pace (the operator every 5 s, every 2 s while it judges a change, and what it wants"
+        " holds 1 s later); all may use 1 to 256 threads. All figures are of a simulation."
     )
 
 

@@ -73,6 +73,7 @@ ABLATIONS: dict[str, Builder] = {
     "autothread-analytic": lambda _: AutoThread(
         "autothread-analytic", predictor=AnalyticPredictor()
     ),
+    "autothread-no-quick-looks": _auto("autothread-no-quick-looks", quick_interval_seconds=0),
     "autothread-no-tier-1": _auto("autothread-no-tier-1", tuning={"online": False}),
     "autothread-no-tier-2": _auto("autothread-no-tier-2", tuning={"cpuAware": False}),
     "autothread-no-tier-3": _auto("autothread-no-tier-3", tuning={"search": False}),
