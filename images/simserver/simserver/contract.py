@@ -30,9 +30,9 @@ class LocalContract:
         self._lockstep = 0
         self.recorder = Recorder()
         self.pool = ThreadPool(threads, "simserver", recorder=self.recorder)
-        # Of both kinds. Run-queue time is known where the pool finds the kernel's figure.
-        self.recorder.outstanding = self._outstanding
-        self.recorder.costs_are_recorded(cpu=True, runqueue=False)
+        self.recorder.outstanding = self._outstanding  # of both kinds
+        # A chunk's time is what it takes with a CPU (team.py): it waits for none, and costs its length.
+        self.recorder.costs_are_recorded(cpu=True, runqueue=True)
         self._wanted = threads
         self._cores = 1.0
         self._cores_until = float("-inf")
