@@ -1,13 +1,15 @@
 """The mixture moves its trust to the base policy whose routes end well."""
 
 import math
+from collections.abc import Sequence
 from random import Random
 
 import pytest
 
-from slimscale.routing.heuristics import ColdAwareSED, Fastest
+from slimscale.routing.expected_delay import Candidate
+from slimscale.routing.heuristics import ColdAwareSED, Fastest, Heuristic, Reason
 from slimscale.routing.mixture import Mixture, Objective, reward
-from slimscale.routing.policy import Outcome, Route
+from slimscale.routing.policy import Outcome, RequestView, Route
 from tests.support.routing_cases import WIDTHS, pod, request, telemetry
 
 WIDEST, SLIMMEST = WIDTHS[3], WIDTHS[0]
@@ -109,3 +111,58 @@ def test_a_failed_request_earns_less_than_the_slimmest_answer() -> None:
 def test_one_weight_a_base_policy_is_asked_for() -> None:
     with pytest.raises(ValueError, match="weights has 3 figures for 2 base policies"):
         mixture((1.0, 2.0, 3.0))
+
+
+class _Always(Heuristic):
+    """Whatever happens, the same pod."""
+
+    place = 0
+
+    def _pick(
+        self,
+        candidates: Sequence[Candidate],
+        request: RequestView,
+        rng: Random,
+    ) -> tuple[Candidate, Reason]:
+        names = sorted({candidate.pod.name for candidate in candidates})
+        own = [one for one in candidates if one.pod.name == names[self.place]]
+        return own[0], Reason.IN_TURN
+
+
+class _AlwaysFirst(_Always):
+    name = "AlwaysFirst"
+
+
+class _AlwaysSecond(_Always):
+    name = "AlwaysSecond"
+    place = 1
+
+
+def _backlog_after(policy: Mixture, requests: int, seed: int) -> float:
+    """Two pods that serve 1 request a second each, 1.5 a second come; the total queue at the end."""
+    rng = Random(seed)
+    queues = {"a": 0.0, "b": 0.0}
+    asked = request(slo=4.0)
+    for _ in range(requests):
+        gap = rng.expovariate(1.5)
+        queues = {name: max(0.0, queue - gap) for name, queue in queues.items()}
+        views = [pod(name, telemetry()) for name in queues]  # which does not show the queues
+        route = policy.choose(asked, views, WIDTHS[:1], rng)
+        assert route is not None
+        queues[route.pod] += 1.0
+        policy.learn(Outcome(asked, route, latency_seconds=queues[route.pod], succeeded=True))
+    return sum(queues.values())
+
+
+def test_the_learnt_mixture_is_stable_where_each_of_its_bases_alone_is_not() -> None:
+    """The point of improper learning (arXiv 2105.00210): no base can bear the load, their mixture can."""
+    bases = (_AlwaysFirst, _AlwaysSecond)
+    alone = [
+        Mixture(max_batch_rows=32, bases=bases, weights=weights, learning_rate=0.0)
+        for weights in ((40.0, -40.0), (-40.0, 40.0))
+    ]
+    for policy in alone:
+        assert _backlog_after(policy, 4000, seed=1) > 1000.0  # it grows by half a request a second
+    learnt = Mixture(max_batch_rows=32, bases=bases, weights=(2.0, 0.0), learning_rate=0.05)
+    assert _backlog_after(learnt, 4000, seed=1) < 40.0
+    assert 0.35 < learnt.shares()[0] < 0.65

@@ -1,7 +1,7 @@
 """The cut layer moves with the link, the queues and the devices; never to a slower place."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slimscale.routing.related.cut_layer import CutCosts, best_cut, cut_seconds, cut_thresholds
@@ -36,6 +36,7 @@ def test_the_servers_queue_drains_while_the_edge_computes() -> None:
 seconds = st.lists(st.floats(0.0, 0.1), min_size=3, max_size=3).map(tuple)
 
 
+@settings(max_examples=40, deadline=None)
 @given(
     edge=seconds, server=seconds, sizes=st.lists(st.integers(0, 10**6), min_size=4, max_size=4),
     bandwidth=st.floats(1e3, 1e9), link=st.floats(0.0, 0.1),
