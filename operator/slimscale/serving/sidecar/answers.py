@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from slimscale.domain.serving import PodTelemetry
 from slimscale.routing.queues import Entry
 from slimscale.serving import headers as names
 from slimscale.serving.protocol.metadata import TensorSpec
@@ -11,7 +10,6 @@ from slimscale.serving.protocol.tensors import Tensor
 from slimscale.serving.sidecar.metrics import SidecarMetrics
 from slimscale.serving.sidecar.pending import Pending
 from slimscale.serving.sidecar.shares import in_order, share
-from slimscale.serving.telemetry import encode_telemetry
 
 __all__ = ["Answers"]
 
@@ -48,7 +46,7 @@ class Answers:
         rows: int,
         started: float,
         ended: float,
-        telemetry: PodTelemetry,
+        telemetry: bytes,
     ) -> None:
         """Give each request its rows; `specs`: the model's outputs. Raises Mismatch, before anybody got any."""
         ordered = in_order(outputs, specs, rows)
@@ -57,7 +55,7 @@ class Answers:
         of_batch = (
             *self._own_headers,
             (names.MODEL, model.encode()),
-            (names.TELEMETRY, encode_telemetry(telemetry)),
+            (names.TELEMETRY, telemetry),
             (names.BATCH_ROWS, b"%d" % rows),
             (names.COMPUTE_MILLISECONDS, b"%.3f" % (compute * 1e3)),
         )

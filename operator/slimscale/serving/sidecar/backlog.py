@@ -86,6 +86,7 @@ def telemetry_of(
     device: PodTelemetry | None,
 ) -> PodTelemetry:
     """`device` holds what the model server last said of its device; None: unknown."""
+    told = [(model, *model.told_times()) for model in models]
     return PodTelemetry(
         widths=tuple(
             WidthTelemetry(
@@ -94,11 +95,11 @@ def telemetry_of(
                 loading=model.loading,
                 queued_rows=queues.rows_of(model.name),
                 running_rows=model.running_rows,
-                base_seconds=model.times.base_seconds,
-                row_seconds=model.times.row_seconds,
+                base_seconds=base,
+                row_seconds=row,
                 load_seconds=model.load_seconds,
             )
-            for model in models
+            for model, base, row in told
         ),
         backlog_seconds=backlog,
         draining=draining,

@@ -26,6 +26,7 @@ from slimscale.serving.sidecar.endings import Endings, Run
 from slimscale.serving.sidecar.metrics import SidecarMetrics
 from slimscale.serving.sidecar.pending import ModelState, Pending
 from slimscale.serving.sidecar.shares import Mismatch
+from slimscale.serving.telemetry import encode_telemetry
 from slimscale.weights.batching import shipped_batching_table
 
 __all__ = ["Batcher"]
@@ -77,6 +78,10 @@ class Batcher:
         self._pump_again = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
+        self._late_timer: asyncio.TimerHandle | None = None
+        self._late_at = 0.0
+        self._told: list[object] = []
+        self._told_bytes = b""
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -252,7 +257,7 @@ class Batcher:
         self._runs.add(run)
         model.running += 1
         model.running_rows += rows
-        self._watch_deadlines(run)
+        self._watch_deadlines(min([entry.deadline for entry in entries]))
         # Not the requests' deadlines: those answer their clients, while the model goes on computing.
         seconds = _FIRST_SECONDS
         if run.expected_seconds:
@@ -298,7 +303,7 @@ class Batcher:
         try:
             self._answers.write(
                 specs, run.entries, outputs, model=run.key.model, rows=run.rows,
-                started=run.started, ended=ended, telemetry=self.telemetry(),
+                started=run.started, ended=ended, telemetry=self._telemetry_bytes(),
             )  # fmt: skip
             now = self._loop.time()
             for entry in run.entries:
@@ -316,8 +321,6 @@ class Batcher:
         model.running -= 1
         model.running_rows -= run.rows
         model.idle_since = now
-        if run.timer is not None:
-            run.timer.cancel()
 
     def refuse_model(self, model: ModelState, message: str, seconds: float) -> None:
         """It can't be loaded: answer what waits for it, and refuse what comes for `seconds`."""
@@ -347,16 +350,28 @@ class Batcher:
         self._timer = None
         self.pump()
 
-    def _watch_deadlines(self, run: Run) -> None:
-        first = min((entry.deadline for entry in run.unanswered()), default=None)
-        run.timer = None if first is None else self._loop.call_at(first, self._in_flight_late, run)
+    def _watch_deadlines(self, first: float) -> None:
+        """One timer for all that runs, left as it is when a batch ends: it fires for nothing then."""
+        timer = self._late_timer
+        if timer is not None:
+            if self._late_at <= first:
+                return
+            timer.cancel()
+        self._late_at = first
+        self._late_timer = self._loop.call_at(first, self._in_flight_late)
 
-    def _in_flight_late(self, run: Run) -> None:
+    def _in_flight_late(self) -> None:
+        self._late_timer = None
         now = self._loop.time()
-        for entry in run.entries:
-            if entry.deadline <= now:
-                self._endings.late(entry)
-        self._watch_deadlines(run)
+        first = inf
+        for run in tuple(self._runs):
+            for entry in run.unanswered():
+                if entry.deadline <= now:
+                    self._endings.late(entry)
+                else:
+                    first = min(first, entry.deadline)
+        if first < inf:
+            self._watch_deadlines(first)
 
     def _running_seconds(self, now: float) -> float:
         """Until a slot is free."""
@@ -386,6 +401,22 @@ class Batcher:
             backlog=self.backlog_seconds(), draining=self.draining, device=self.device,
         )  # fmt: skip
 
+    def _telemetry_bytes(self) -> bytes:
+        """What stands on each reply. The same bytes as long as there is nothing new to tell: writing
+        them anew, and reading them, would cost more than the answer."""
+        backlog = self.backlog_seconds() if self._runs or self.queues.live else 0.0
+        queues = self.queues
+        facts: list[object] = [backlog, self.draining, self.device]
+        for model in self.models.values():
+            base, row = model.told_times()
+            facts += (
+                model.instances, model.loading, queues.rows_of(model.name), model.running_rows,
+                base, row, model.load_seconds,
+            )  # fmt: skip
+        if facts != self._told:
+            self._told, self._told_bytes = facts, encode_telemetry(self.telemetry())
+        return self._told_bytes
+
     def refresh_gauges(self) -> None:
         """Called when metrics are read."""
         self._metrics.queued_rows.set(self.queues.rows)
@@ -411,8 +442,9 @@ class Batcher:
             self._release(run, self.models[run.key.model], self._loop.time())
             self._endings.fail(run, 503, "ShuttingDown", "the pod is shutting down")
         self._endings.give_up("the pod is shutting down")
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._late_timer):
+            if timer is not None:
+                timer.cancel()
 
 
 def _nothing() -> None:

@@ -4,11 +4,10 @@ Inference changes nothing, so what was lost may run again. Each request still ge
 Deferred carries it, and that takes one.
 """
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 
 from slimscale.routing.promises import Promises
@@ -29,14 +28,13 @@ _ALONE_AFTER_LOSSES = 2
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """One batch in flight. `timer`: when the first of its requests will be late."""
+    """One batch in flight."""
 
     key: QueueKey
     entries: list[Entry[Pending]]
     rows: int
     started: float
     expected_seconds: float
-    timer: asyncio.TimerHandle | None = field(default=None)
 
     def unanswered(self) -> list[Entry[Pending]]:
         return [entry for entry in self.entries if not entry.item.answer.done()]

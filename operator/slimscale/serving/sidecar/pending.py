@@ -10,6 +10,9 @@ from slimscale.serving.protocol.requests import InferRequest
 
 __all__ = ["ModelState", "Pending"]
 
+_WORTH_TELLING = 0.02
+_MANY_ROWS = 31
+
 
 class Pending:
     """One request with its future answer. `model`: the name under which the client asked."""
@@ -46,7 +49,7 @@ class ModelState:
     """One width model. Times are on the loop's clock."""
 
     __slots__ = (
-        "arrivals", "idle_since", "instances", "load_seconds", "loading", "memory_bytes", "name",
+        "_told", "arrivals", "idle_since", "instances", "load_seconds", "loading", "memory_bytes", "name",
         "refused_because", "refused_until", "running", "running_rows", "times",
     )  # fmt: skip
 
@@ -64,3 +67,22 @@ class ModelState:
         self.refused_because = ""
         self.times = BatchTimes()
         self.arrivals = ArrivalRate()
+        self._told: tuple[float | None, float | None] = (None, None)
+
+    def told_times(self) -> tuple[float | None, float | None]:
+        """Base and row seconds as telemetry has them: what was told before, unless it has become
+        wrong by more than one part in fifty for one row or for many."""
+        base, row = self.times.base_seconds, self.times.row_seconds
+        was_base, was_row = self._told
+        if base is None or row is None:
+            return base, row
+        if was_base is not None and was_row is not None:
+            off = base - was_base + row - was_row
+            off_many = off + _MANY_ROWS * (row - was_row)
+            one = was_base + was_row
+            if abs(off) <= _WORTH_TELLING * one and abs(off_many) <= _WORTH_TELLING * (
+                one + _MANY_ROWS * was_row
+            ):
+                return self._told
+        self._told = (base, row)
+        return self._told
