@@ -79,7 +79,7 @@ class OperatorSettings(BaseSettings):
     )
 
     predictor: str = Field(
-        default="analytic", pattern=r"^(operator-network|analytic)$",
+        default="operator-network", pattern=r"^(operator-network|analytic)$",
         description="Which model predicts; the network falls back to the analytic one by itself.",
     )  # fmt: skip
 

@@ -28,7 +28,7 @@ def make_stages(
     metrics: OperatorMetrics,
     reporter: str,
     *,
-    predictor: str = "analytic",
+    predictor: str = "operator-network",
 ) -> Stages:
     """The real stages. reporter: the operator pod's name, shown in events."""
     model: ThreadPredictor = AnalyticPredictor() if predictor == "analytic" else shipped_predictor()
