@@ -299,7 +299,7 @@ class Scaling(KubeModel):
         default=30, ge=0, le=86_400, description="Least time between two steps down."
     )
     down_stabilisation_seconds: int = Field(
-        default=180, ge=0, le=86_400,
+        default=600, ge=0, le=86_400,
         description="Replicas fall to the highest need of this window, not to the last one.",
     )  # fmt: skip
     burst_memory_seconds: int = Field(

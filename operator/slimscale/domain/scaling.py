@@ -167,7 +167,7 @@ class ScalingSpec:
     """Demand of the panic window, over the ready capacity, from which it counts at once."""
     up_cooldown_seconds: float = 0.0
     down_cooldown_seconds: float = 30.0
-    down_stabilisation_seconds: float = 180.0
+    down_stabilisation_seconds: float = 600.0
     """Replicas fall to the highest need of this window, not to the last one."""
     burst_memory_seconds: float = 1200.0
     """Bursts that have come again within this time keep what they need; 0: never."""

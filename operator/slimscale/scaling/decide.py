@@ -69,7 +69,10 @@ def decide(
         emptied = {pool.name: pool.least for pool in pools}
         wanted = Wanted(emptied, (step("Idle", "ToZero", idle.reason),))
     else:
-        wanted = want(pools, need, waiting_rows=waiting, blocked=blocked, spec=spec)
+        lowest = {name: min(found[1:]) for name, found in remembered.lowest_rates.items()}
+        wanted = want(
+            pools, need, waiting_rows=waiting, blocked=blocked, spec=spec, lowest_rates=lowest
+        )
     setting = Setting(
         spec=spec,
         memo=remembered,
@@ -158,8 +161,24 @@ def _learn(
         memo,
         service_times=times,
         blocked_until=blocked,
+        lowest_rates={
+            p.name: _lowest(memo.lowest_rates.get(p.name), rate, spec, now_seconds)
+            for p in pools
+            if (rate := rate_of(p, pools)) > 0
+        },
         start_seconds=_start_seconds(pools, memo.start_seconds, spec.pending_timeout_seconds),
     )
+
+
+def _lowest(
+    known: tuple[float, float, float] | None, rate: float, spec: ScalingSpec, now_seconds: float
+) -> tuple[float, float, float]:
+    if known is None or known[0] > now_seconds:
+        return (now_seconds, rate, rate)
+    since, lowest, before = known
+    if now_seconds - since < spec.down_stabilisation_seconds:
+        return (since, min(lowest, rate), before)
+    return (now_seconds, rate, lowest)
 
 
 def _start_seconds(pools: Sequence[PoolCapacity], known: float | None, most: float) -> float | None:

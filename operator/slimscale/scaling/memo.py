@@ -44,6 +44,11 @@ class ScalingMemo:
     """From a pod's creation to its first Ready, of the last ones seen."""
     service_times: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Last measured (base, row) seconds of the target width by pool: for the start from zero."""
+    lowest_rates: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    """By pool (start of an epoch, least rows a second of a pod in it, the same of the one before).
+
+    An epoch lasts for the stabilisation window: both together cover it always.
+    """
 
     def to_json(self) -> dict[str, object]:
         content: dict[str, object] = {name: getattr(self, name) for name in _NAMES}
@@ -53,6 +58,7 @@ class ScalingMemo:
             "history": list(self.history),
             "blocked_until": dict(self.blocked_until),
             "service_times": {name: list(both) for name, both in self.service_times.items()},
+            "lowest_rates": {name: list(found) for name, found in self.lowest_rates.items()},
         }
 
 
@@ -74,14 +80,15 @@ def load_memo(content: Mapping[str, object] | None) -> tuple[ScalingMemo, str]:
 def _parsed(content: Mapping[str, object]) -> ScalingMemo:
     needs = content["needs"]
     blocked, times = content["blocked_until"], content["service_times"]
+    rates = content.get("lowest_rates", {})
     if not isinstance(needs, list) or len(needs) > MOST_NEEDS:
         raise ValueError("needs")
     history = content["history"]
     if not isinstance(history, list) or len(history) > MOST_SLICES:
         raise ValueError("history")
-    if not isinstance(blocked, dict) or not isinstance(times, dict):
+    if not (isinstance(blocked, dict) and isinstance(times, dict) and isinstance(rates, dict)):
         raise TypeError("mappings")
-    if max(len(blocked), len(times)) > MOST_POOLS:
+    if max(len(blocked), len(times), len(rates)) > MOST_POOLS:
         raise ValueError("pools")
     return ScalingMemo(
         needs=tuple((_number(at), _number(need)) for at, need in needs),
@@ -99,6 +106,10 @@ def _parsed(content: Mapping[str, object]) -> ScalingMemo:
         blocked_until={str(name): _number(until) for name, until in blocked.items()},
         service_times={
             str(name): (_number(base), _number(row)) for name, (base, row) in times.items()
+        },
+        lowest_rates={
+            str(name): (_number(since), _number(now), _number(before))
+            for name, (since, now, before) in rates.items()
         },
     )
 

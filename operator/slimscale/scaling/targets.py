@@ -1,8 +1,8 @@
 """How many pods each pool should have for a need: growth, savings, a cheaper mix."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from slimscale.domain.decision import DecisionStep
 from slimscale.domain.scaling import ScalingSpec
@@ -79,6 +79,7 @@ def want(
     waiting_rows: int,
     blocked: frozenset[str],
     spec: ScalingSpec,
+    lowest_rates: Mapping[str, float],
 ) -> Wanted:
     """Pods for the need. `blocked` pools get no more where others can take the demand."""
     fleet = _Fleet(pools, {pool.name: rate_of(pool, pools) for pool in pools}, blocked)
@@ -94,7 +95,8 @@ def want(
         why = "pods are starting" if need.lately is not None else "not known for long enough"
         return Wanted(fleet.current, (step("Mix", "Enough", f"no savings: {why}"),))
     most = max(need.lately, rows) * (1.0 + spec.tolerance / 2)
-    return _saved(fleet, most)
+    slow = {name: min(rate, lowest_rates.get(name, rate)) for name, rate in fleet.rates.items()}
+    return _saved(replace(fleet, rates=slow), most)
 
 
 def _grown(fleet: _Fleet, rows: float, have: float) -> Wanted:

@@ -81,7 +81,8 @@ def assess(
     # The headroom works off what waits, as far as it reaches.
     now = max(now, now / grown + draining)
     # A sudden rise that the present pods can take is no panic, and no time to shrink either.
-    rise = max(base, sudden - chance)
+    # It counts as a panic would count it: what is saved between bursts is what the next one needs.
+    rise = sudden if sudden - chance > base else base
     memo = _remember(memo, max(now, rise), spec, now_seconds, complete=complete)
     memo = _note_burst(memo, rise, spec, now_seconds)
     lately = _lately(memo, spec, now_seconds) if complete else None
