@@ -12,6 +12,7 @@ from slimscale.bench.autoscaling.report import summaries as rows_of
 from slimscale.bench.autoscaling.report import verdicts
 from slimscale.bench.autoscaling.runner import Record, turns
 from slimscale.bench.autoscaling.scalers import Hpa, Kpa
+from slimscale.bench.autoscaling.scenario import TRACES, TUNED_UNTIL_SECONDS, Scenario
 from slimscale.domain.scaling import DemandObservation, ScalingObservation
 from slimscale.exceptions import SlimError
 from slimscale.routing.policy import Width
@@ -111,19 +112,27 @@ def test_turns_count_changes_of_direction() -> None:
     assert turns([2, 2, 2]) == 0
 
 
-def record(scaler: str, attainment: float, pods: float) -> Record:
-    return Record("code", scaler, 1, 10, attainment, pods, 1, 0, 3, 0.2, 0, 0, 0.9, 1.0, ())
+def record(scaler: str, attainment: float, pods: float, changes: int = 0) -> Record:
+    return Record(
+        "code", scaler, 1, 10, attainment, pods, changes, changes, 3, 0.2, 0, 0, 0.9, 1.0, ()
+    )
 
 
 @pytest.mark.parametrize(
-    ("attainment", "pods", "met"), [(0.9, 70.0, True), (0.79, 70.0, False), (0.99, 81.0, False)]
+    ("attainment", "pods", "turned", "met"),
+    [
+        (0.9, 70.0, 2, True),
+        (0.79, 70.0, 2, False),
+        (0.99, 81.0, 2, False),
+        (0.99, 70.0, 3, False),
+    ],
 )
-def test_the_goal_asks_for_both_attainment_and_fewer_pods(
-    attainment: float, pods: float, met: bool
+def test_the_goal_asks_for_attainment_fewer_pods_and_no_more_turns(
+    attainment: float, pods: float, turned: int, met: bool
 ) -> None:
     records = [
-        record("slimscale", attainment, pods),
-        record("hpa-cpu-50", 0.8, 60.0),
+        record("slimscale", attainment, pods, turned),
+        record("hpa-cpu-50", 0.8, 60.0, 2),
         record("static-peak", 1.0, 100.0),
     ]
     (verdict,) = verdicts(rows_of(records))
@@ -150,6 +159,19 @@ def test_the_command_runs_every_autoscaler_and_writes_its_report(tmp_path: Path)
     kept = (tmp_path / "work" / "autoscaling.jsonl").read_text()
     bench_autoscaling(request)
     assert (tmp_path / "work" / "autoscaling.jsonl").read_text() == kept
+
+
+def test_seeds_begin_the_second_half_at_other_seconds_and_see_nothing_of_the_first(
+    tmp_path: Path,
+) -> None:
+    end = TUNED_UNTIL_SECONDS + 1000.0
+    lines = ["t_ms", *(str(1000 * at) for at in range(int(end) + 1))]
+    (tmp_path / TRACES[0].file).write_text("\n".join(lines))
+    held_out = Scenario(TRACES[0], False, whole=False)
+    lasts = [held_out.arrivals(tmp_path, seed).last for seed in (1, 2, 3)]
+    assert len(set(map(round, lasts))) == 3
+    assert all(700.0 <= last <= 1001.0 for last in lasts)
+    assert held_out.arrivals(tmp_path, 1) == held_out.arrivals(tmp_path, 1)
 
 
 def test_a_missing_trace_is_named_with_the_remedy(tmp_path: Path) -> None:

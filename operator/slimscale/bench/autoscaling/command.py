@@ -46,7 +46,8 @@ def bench_autoscaling(request: AutoscalingRequest) -> None:
         console = Console(width=PLAIN_WIDTH)
     shortened = QUICK_SECONDS if request.quick else 0.0
     scenarios = [
-        Scenario(trace, slimming, shortened)
+        Scenario(trace, slimming, shortened, whole)
+        for whole in ((True,) if request.quick else (False, True))
         for trace in TRACES
         for slimming in ((False,) if request.quick else (False, True))
         if request.only in trace.name
@@ -90,7 +91,7 @@ def _enough(
 ) -> dict[str, Record]:
     """By scenario the smallest fixed count that reaches the percentile, known in hindsight alone."""
     found: dict[str, Record] = {}
-    plain = [scenario for scenario in scenarios if not scenario.slimming]
+    plain = [s for s in scenarios if s.whole and not s.slimming]
     progress.begin("fixed counts that are just enough", len(plain))
     for scenario in plain:
         low, high = 0, MOST_STATIC

@@ -14,7 +14,9 @@ from slimscale.simulate.serving.service import SimPool, SimService
 
 __all__ = [
     "SLO_SECONDS",
+    "STARTS_WITHIN_SECONDS",
     "TRACES",
+    "TUNED_UNTIL_SECONDS",
     "WIDEST",
     "WIDTHS",
     "Scenario",
@@ -28,6 +30,10 @@ DEADLINE_SECONDS = 4.0
 PERCENTILE = 0.95
 MOST_REPLICAS = 30
 JITTER_SECONDS = 1.0
+TUNED_UNTIL_SECONDS = 1700.0
+"""Parameters of scaling were chosen on what comes before, half of a trace."""
+STARTS_WITHIN_SECONDS = 300.0
+"""Each seed begins at another second of the first ones: no run hangs on one beginning."""
 
 WIDEST = Width(1.0, "digits-w100", 0.92, 1.0)
 WIDTHS = (Width(0.25, "digits-w025", 0.89, 0.07), Width(0.5, "digits-w050", 0.91, 0.27), WIDEST)
@@ -58,16 +64,19 @@ TRACES = (
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A trace and whether the router may choose narrower widths."""
+    """A trace or its second half, and whether the router may choose narrower widths."""
 
     trace: Trace
     slimming: bool
     shortened_seconds: float = 0.0
     """Only the first part, for a quick look; 0: all of it."""
+    whole: bool = True
+    """False: only what nothing was tuned on."""
 
     @property
     def name(self) -> str:
-        return f"{self.trace.name}{', all widths' if self.slimming else ''}"
+        part = "" if self.whole else ", second half"
+        return f"{self.trace.name}{part}{', all widths' if self.slimming else ''}"
 
     def service(self) -> SimService:
         return SimService(
@@ -78,7 +87,12 @@ class Scenario:
         )
 
     def arrivals(self, folder: Path, seed: int) -> Arrivals:
-        times = read_trace(folder / self.trace.file)
+        """Of a seed: where the trace begins, and how the copies are spread."""
+        begins = 0.0 if self.whole else TUNED_UNTIL_SECONDS
+        if not self.shortened_seconds:
+            # S311: a benchmark is to be repeatable.
+            begins += Random(f"begins {seed}").uniform(0.0, STARTS_WITHIN_SECONDS)  # noqa: S311
+        times = [at - begins for at in read_trace(folder / self.trace.file) if at >= begins]
         if self.shortened_seconds:
             times = [at for at in times if at <= self.shortened_seconds]
         return denser(
