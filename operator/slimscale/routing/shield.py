@@ -46,17 +46,13 @@ class ShieldRules:
 
 
 def object_to(
-    chosen: Candidate,
-    candidates: Sequence[Candidate],
-    request: RequestView,
-    rules: ShieldRules,
+    delay: float, delays: Sequence[float], request: RequestView, rules: ShieldRules
 ) -> Objection | None:
-    """None: the choice stands. `chosen` is one of `candidates`; all of those are feasible."""
-    delay = chosen.expected_seconds
+    """None: the choice stands. `delay`: its expected one; `delays`: of all feasible ones."""
     budget = min(request.slo_seconds, request.deadline_seconds)
     if delay <= HEADROOM * budget:
         return None
-    least = min(candidate.expected_seconds for candidate in candidates)
+    least = min(delays)
     if least > budget:
         return _OVERLOADED
     # not `>`: a delay that is no number stands nowhere

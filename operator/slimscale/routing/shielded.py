@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from slimscale.routing.expected_delay import Candidate
 from slimscale.routing.heuristics import Heuristic, Reason
@@ -16,7 +16,7 @@ from slimscale.routing.learned.observation import Observation
 from slimscale.routing.policy import Outcome, PodView, RequestView, Route, RoutingPolicy, Width
 from slimscale.routing.shield import Objection, ShieldRules, bounded_hold, object_to, why_infeasible
 
-__all__ = ["DecisionTrace", "LearnedPolicy", "ShieldedPolicy"]
+__all__ = ["CandidateChooser", "DecisionTrace", "LearnedPolicy", "Pick", "ShieldedPolicy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,28 @@ class LearnedPolicy(RoutingPolicy, Protocol):
         ...
 
 
+class Pick(NamedTuple):
+    candidate: Candidate
+    batch_cap: int
+    hold_seconds: float
+
+
+@runtime_checkable
+class CandidateChooser(Protocol):
+    """A learned policy that takes what the shield has worked out, instead of doing so again."""
+
+    def pick(
+        self,
+        candidates: Sequence[Candidate],
+        delays: Sequence[float],
+        request: RequestView,
+        pods: Sequence[PodView],
+        rng: Random,
+    ) -> Pick | None:
+        """`candidates`: all feasible ones of `pods`, at least one; `delays`: what they expect."""
+        ...
+
+
 _LEARNED = Reason.LEARNED
 _NO_CHOICE = Objection.NO_CHOICE
 
@@ -59,6 +81,8 @@ class ShieldedPolicy:
         self, learned: LearnedPolicy | None, *, base: Heuristic, rules: ShieldRules | None = None
     ) -> None:
         self.name = "PPO"
+        given: object = learned
+        self._chooser = given if isinstance(given, CandidateChooser) else None
         self.learned = learned
         self.base = base
         self.rules = rules or ShieldRules()
@@ -83,22 +107,20 @@ class ShieldedPolicy:
         ):
             return base.choose_among(candidates, request, rng)
         self.asked = True
-        try:
-            proposal = learned.choose(request, pods, widths, rng)
-        except Exception:  # no fault of a network may cost a request
-            proposal = None
-        chosen = None if proposal is None else _among(candidates, proposal)
+        delays = [candidate.expected_seconds for candidate in candidates]
         objection: Objection | None
-        if proposal is None:
-            objection = _NO_CHOICE
-        elif chosen is None:
-            pod = next((one for one in pods if one.name == proposal.pod), None)
-            objection = why_infeasible(pod, proposal.width.accuracy, request)
-        else:
-            objection = object_to(chosen, candidates, request, self.rules)
+        try:
+            pick = self._proposed(candidates, delays, request, pods, widths, rng=rng)
+        except Exception:  # no fault of a network may cost a request
+            pick = _NO_CHOICE
+        if isinstance(pick, Pick):
+            chosen = pick.candidate
+            objection = object_to(chosen.expected_seconds, delays, request, self.rules)
             if objection is None:
                 self.stood += 1
-                return self._as_proposed(chosen, proposal, request)
+                return self._as_proposed(chosen, pick, request)
+        else:
+            objection = pick
         self.last_objection = objection
         self.overruled[objection] += 1
         return base.choose_among(candidates, request, rng)
@@ -111,7 +133,29 @@ class ShieldedPolicy:
         """Of the last choice; None: the learned policy was not asked, or gave no route."""
         return self.learned.trace() if self.asked and self.learned is not None else None
 
-    def _as_proposed(self, chosen: Candidate, proposal: Route, request: RequestView) -> Route:
+    def _proposed(
+        self,
+        candidates: Sequence[Candidate],
+        delays: Sequence[float],
+        request: RequestView,
+        pods: Sequence[PodView],
+        widths: Sequence[Width],
+        *,
+        rng: Random,
+    ) -> Pick | Objection:
+        if self._chooser is not None:
+            return self._chooser.pick(candidates, delays, request, pods, rng) or _NO_CHOICE
+        learned = self.learned
+        proposal = None if learned is None else learned.choose(request, pods, widths, rng)
+        if proposal is None:
+            return _NO_CHOICE
+        chosen = _among(candidates, proposal)
+        if chosen is None:
+            pod = next((one for one in pods if one.name == proposal.pod), None)
+            return why_infeasible(pod, proposal.width.accuracy, request)
+        return Pick(chosen, proposal.batch_cap, proposal.hold_seconds)
+
+    def _as_proposed(self, chosen: Candidate, proposal: Pick, request: RequestView) -> Route:
         cap = min(proposal.batch_cap, self.base.delays.max_batch_rows)
         hold = bounded_hold(proposal.hold_seconds, chosen, request)
         return Route(

@@ -57,6 +57,7 @@ counts = st.integers(0, 1000).flatmap(
 
 
 @given(counted=counts, allowed=st.floats(0.0001, 0.5), more=st.integers(1, 5))
+@settings(deadline=None)
 def test_a_burn_rate_is_the_share_of_misses_over_what_is_allowed(
     counted: Ended, allowed: float, more: int
 ) -> None:
@@ -178,6 +179,7 @@ def test_a_shadow_that_was_asked_for_stays_one() -> None:
 
 
 @given(ids=st.sets(st.binary(min_size=1, max_size=40), min_size=1, max_size=50))
+@settings(deadline=None)
 def test_an_id_always_falls_on_the_same_side(ids: set[bytes]) -> None:
     for one in ids:
         assert not falls_in_canary(one, 0.0)

@@ -203,6 +203,7 @@ def test_each_objection_is_counted_by_its_name() -> None:
 
 
 @given(hold=st.one_of(st.floats(), st.floats(0, 0.2)), backlog=st.floats(0, 0.2))
+@settings(deadline=None)
 def test_a_hold_is_cut_to_what_the_slack_leaves(hold: float, backlog: float) -> None:
     asked = RequestView(1, 10.0, SLO_SECONDS)
     [chosen] = DelayModel(max_batch_rows=1).candidates(

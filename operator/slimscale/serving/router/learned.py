@@ -33,16 +33,16 @@ def keep_candidates(config_folder: Path) -> CandidateKeeper:
 def read_policy(data: bytes, card: Mapping[str, Any]) -> LoadedPolicy:
     """ValueError, which says what is wrong, for what is no policy of this version."""
     # Imported with the first policy: routers without one need no safetensors.
+    from slimscale.routing.amortised import AmortisedRouter
     from slimscale.routing.learned.objective import Objective
-    from slimscale.routing.learned.router import LearnedRouter
     from slimscale.routing.learned.weights import PolicyWeights
 
     weights = PolicyWeights.read(data, card)
 
     def make(
         widths: Sequence[Width], max_batch_rows: int, objective: ObjectiveWeights
-    ) -> LearnedRouter:
-        return LearnedRouter(
+    ) -> AmortisedRouter:
+        return AmortisedRouter(
             weights,
             widths=widths,
             max_batch_rows=max_batch_rows,

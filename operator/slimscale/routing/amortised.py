@@ -1,0 +1,253 @@
+"""The learned router at a heuristic's price: one look of the network serves the requests of 20 ms.
+
+Between two looks only delays move much: by what this router sends, by time, by telemetry. They are
+known afresh for each request (the shield needs them anyway), and the scores follow them to first order:
+
+    score(p, w) = s_0 + k (d - d_0),      k = (s(drain + delta) - s_0) / delta
+
+Where the chosen delay has moved so far that a line says little, the network looks again. The network
+itself costs about ten times a heuristic's decision, nearly all of it calls of NumPy on small arrays.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import floor, log10
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+
+from slimscale.routing.expected_delay import Candidate
+from slimscale.routing.learned import layout
+from slimscale.routing.learned.features import SLACK_CENTRE, cell_features, regime_features
+from slimscale.routing.learned.network import HOLD, correction, scores
+from slimscale.routing.learned.objective import Objective
+from slimscale.routing.learned.observation import FloatArray, Observation
+from slimscale.routing.learned.prices import PriceTable
+from slimscale.routing.learned.router import LearnedRouter
+from slimscale.routing.learned.weights import PolicyWeights
+from slimscale.routing.policy import PodView, RequestView, Width
+from slimscale.routing.shielded import DecisionTrace, Pick
+
+__all__ = ["AmortisedRouter"]
+
+LOOK_SECONDS = 0.02
+LEAST_LOOK_SECONDS = 0.002
+"""Between two looks for the same kind of request, however far delays have moved."""
+MOVED_SLOS = 0.15
+"""A chosen delay that has moved by so much of the SLO is looked at again."""
+NEAR = 0.002
+"""J: choices no further apart count as equal, or all routers would send to the same one of equal pods."""
+_MOST_KINDS = 32
+_DELTA_SLOS = 0.05
+
+Kind = tuple[float, float, int, float]
+
+
+@dataclass(slots=True)
+class _Look:
+    """What one look of the network gave, one entry a candidate."""
+
+    at: float
+    pods: list[str]
+    """Names of the candidates' pods: the same list means the same candidates."""
+    offsets: list[float]
+    """s_0 - k d_0."""
+    slopes: list[float]
+    delays: list[float]
+    caps: list[float]
+    """When holding; 0: it does not hold."""
+    places: dict[tuple[str, str], int]
+    """By pod and model, for when some candidates are missing."""
+
+
+class _Picked(NamedTuple):
+    request: RequestView
+    pods: Sequence[PodView]
+    chosen: Candidate
+    rows: int
+    holds: bool
+
+
+class AmortisedRouter(LearnedRouter):
+    """Proposes among candidates whose delays are worked out; see `routing.shielded`."""
+
+    def __init__(
+        self,
+        weights: PolicyWeights,
+        *,
+        widths: Sequence[Width],
+        max_batch_rows: int,
+        objective: Objective | None = None,
+    ) -> None:
+        super().__init__(weights, widths=widths, max_batch_rows=max_batch_rows, objective=objective)
+        self._most_rows = max(1, max_batch_rows)
+        self._looks: dict[Kind, _Look] = {}
+        self._picked: _Picked | None = None
+
+    def pick(
+        self,
+        candidates: Sequence[Candidate],
+        delays: Sequence[float],
+        request: RequestView,
+        pods: Sequence[PodView],
+        rng: Random,
+    ) -> Pick | None:
+        """`candidates`: all feasible ones of `pods`, at least one; `delays`: what they expect."""
+        kind = kind_of(request)
+        look = self._looks.get(kind)
+        now = self._now
+        if look is None or now - look.at >= LOOK_SECONDS or now < look.at:
+            look = self._look(kind, candidates, delays, request, pods)
+        index, place = _best(look, candidates, delays, rng)
+        moved = 0.0 if place is None else abs(delays[index] - look.delays[place])
+        if place is None or moved > MOVED_SLOS * kind[0]:
+            if now - look.at >= LEAST_LOOK_SECONDS or place is None:
+                look = self._look(kind, candidates, delays, request, pods)
+                index, place = _best(look, candidates, delays, rng)
+            if place is None:
+                return None
+        chosen, cap = candidates[index], look.caps[place]
+        holds = cap > 0.0
+        rows = int(cap) if holds else self._most_rows
+        self._picked = _Picked(request, pods, chosen, rows, holds)
+        return Pick(chosen, rows, _hold_seconds(chosen, cap, request) if holds else 0.0)
+
+    def trace(self) -> DecisionTrace | None:
+        """Of the last pick, as the network sees it without the line."""
+        if self._picked is None:
+            return super().trace()
+        request, pods, chosen, rows, holds = self._picked
+        observation, table = self._observe(request, pods)
+        greedy, gain, caps = scores(observation, table, self.weights)
+        names = tuple(pod.name for pod in pods)
+        pod, width = names.index(chosen.pod.name), self._widths.index(chosen.width)
+        held = np.where(caps > 0.0, greedy + gain, -np.inf)
+        mine = held[pod, width] if holds else greedy[pod, width]
+        top = max(greedy.max(), held.max())
+        sharpness = self.weights.sharpness
+        total = np.exp((greedy - top) * sharpness).sum() + np.exp((held - top) * sharpness).sum()
+        log_probability = float((mine - top) * sharpness - np.log(total))
+        copies = (observation.cells, observation.pods, observation.request, observation.service)
+        cells, figures, asked, service = (one.copy() for one in copies)
+        kept = Observation(
+            cells, figures, observation.widths, asked, service, observation.mask.copy()
+        )
+        cap = max(i for i, most in enumerate(layout.ACTION_CAPS) if i == 0 or most <= rows)
+        if not np.isfinite(log_probability):
+            return None
+        return DecisionTrace(kept, names, (pod, width, cap, int(holds)), log_probability)
+
+    # ---- a look
+
+    def _observe(
+        self, request: RequestView, pods: Sequence[PodView]
+    ) -> tuple[Observation, PriceTable]:
+        slo = two_digits(request.slo_seconds)
+        asked = replace(request, slo_seconds=slo)
+        arrivals = self._rates.per_second(now=self._now)
+        observation = self._builder.build(asked, pods, arrivals=arrivals)
+        names = tuple(pod.name for pod in pods)
+        return observation, self._plan(observation, names, slo)
+
+    def _look(
+        self,
+        kind: Kind,
+        candidates: Sequence[Candidate],
+        delays: Sequence[float],
+        request: RequestView,
+        pods: Sequence[PodView],
+    ) -> _Look:
+        observation, table = self._observe(request, pods)
+        regime = regime_features(observation, table.capacity)
+        coefficients = self.weights.start + self.weights.slopes @ regime
+        value, caps = self._values(observation, table, regime, coefficients)
+        delta = max(0.001, _DELTA_SLOS * kind[0])
+        observation.pods[:, layout.POD_DRAIN_SECONDS] += delta
+        later, _ = self._values(observation, table, regime, coefficients)
+        slope = np.minimum((later - value) / delta, 0.0)
+        places = {
+            (pods[pod].name, self._widths[width].model): (pod, width)
+            for pod, width in np.argwhere(observation.mask)
+        }
+        found = [places[one.pod.name, one.width.model] for one in candidates]
+        rows, columns = [place[0] for place in found], [place[1] for place in found]
+        slopes = slope[rows, columns]
+        look = _Look(
+            at=self._now,
+            pods=[one.pod.name for one in candidates],
+            offsets=(value[rows, columns] - slopes * np.asarray(delays)).tolist(),
+            slopes=slopes.tolist(),
+            delays=list(delays),
+            caps=caps[rows, columns].tolist(),
+            places={(one.pod.name, one.width.model): i for i, one in enumerate(candidates)},
+        )
+        if len(self._looks) >= _MOST_KINDS:
+            self._looks.clear()
+        self._looks[kind] = look
+        return look
+
+    def _values(
+        self,
+        observation: Observation,
+        table: PriceTable,
+        regime: FloatArray,
+        coefficients: FloatArray,
+    ) -> tuple[FloatArray, FloatArray]:
+        """((P, W) of the better of batching greedily and holding, (P, W) cap when holding, else 0)."""
+        phi, caps = cell_features(observation, table)
+        value = phi[:, :, :HOLD] @ coefficients[:HOLD]
+        if self.weights.residual is not None:
+            value += correction(phi, regime, self.weights.residual)
+        gain = phi[:, :, HOLD] * coefficients[HOLD]
+        holds = (caps > 0.0) & (gain > 0.0)
+        return np.where(holds, value + gain, value), np.where(holds, caps, 0.0)
+
+
+def _best(
+    look: _Look, candidates: Sequence[Candidate], delays: Sequence[float], rng: Random
+) -> tuple[int, int | None]:
+    """Index of the best candidate, and its place in the look; None: it has none of them."""
+    if [one[0].name for one in candidates] == look.pods:
+        values = [
+            offset + slope * delay
+            for offset, slope, delay in zip(look.offsets, look.slopes, delays, strict=True)
+        ]
+        index = _near_best(values, rng)
+        return index, index
+    known = [
+        (index, place)
+        for index, one in enumerate(candidates)
+        if (place := look.places.get((one.pod.name, one.width.model))) is not None
+    ]
+    if not known:
+        return 0, None
+    values = [look.offsets[place] + look.slopes[place] * delays[index] for index, place in known]
+    return known[_near_best(values, rng)]
+
+
+def _near_best(values: list[float], rng: Random) -> int:
+    limit = max(values) - NEAR
+    near = [index for index, value in enumerate(values) if value >= limit]
+    return near[0] if len(near) == 1 else near[int(rng.random() * len(near))]
+
+
+def kind_of(request: RequestView) -> Kind:
+    """What requests share a look: SLO and deadline to two digits, rows, accuracy."""
+    slo = two_digits(request.slo_seconds)
+    deadline = request.deadline_seconds
+    late = two_digits(deadline) if deadline < request.slo_seconds else 0.0
+    return slo, late, request.rows, request.min_accuracy
+
+
+def two_digits(seconds: float) -> float:
+    """What is left of an SLO differs with each request by what has passed since it came."""
+    if seconds <= 0.0:
+        return 0.001
+    return round(seconds, 1 - floor(log10(seconds)))
+
+
+def _hold_seconds(chosen: Candidate, cap: float, request: RequestView) -> float:
+    """How long a batch of the cap may be waited for within the slack."""
+    budget = SLACK_CENTRE * min(request.slo_seconds, request.deadline_seconds)
+    return max(0.0, budget - chosen.time.base_seconds - cap * chosen.time.row_seconds)
