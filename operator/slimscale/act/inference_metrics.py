@@ -1,11 +1,11 @@
 """Metrics of SlimInferences. Labels are names and reasons, never texts of users."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from slimscale.act.object_gauges import condition_value, set_or_remove
 from slimscale.domain.scaling import ScalingDecision
 
 __all__ = ["InferenceMetrics"]
@@ -62,33 +62,22 @@ class InferenceMetrics:
         pools = {str(pool["name"]): pool for pool in status.get("pools") or []}
         for gone in self._pools.get(key, set()) - set(pools):
             for gauge in self._by_pool:
-                _set(gauge, (*key, gone), None)
+                set_or_remove(gauge, (*key, gone), None)
         self._pools[key] = set(pools)
         for pool in decision.pools:
-            _set(self.desired_replicas, (*key, pool.name), pool.replicas)
-            _set(self.replicas, (*key, pool.name), pool.current)
+            set_or_remove(self.desired_replicas, (*key, pool.name), pool.replicas)
+            set_or_remove(self.replicas, (*key, pool.name), pool.current)
         for name, shown in pools.items():
-            _set(self.ready_replicas, (*key, name), shown.get("readyReplicas"))
-        _set(self.demand, key, decision.demand_rows_per_second)
-        _set(self.attainment, key, (status.get("slo") or {}).get("attainment"))
-        conditions = {c.get("type"): c.get("status") for c in status.get("conditions") or []}
-        _set(self.ready, key, 1 if conditions.get("Ready") == "True" else 0)
-        policy = {"True": 1, "False": 0}.get(str(conditions.get("PolicyInUse")))
-        _set(self.policy_in_use, key, policy)
+            set_or_remove(self.ready_replicas, (*key, name), shown.get("readyReplicas"))
+        set_or_remove(self.demand, key, decision.demand_rows_per_second)
+        set_or_remove(self.attainment, key, (status.get("slo") or {}).get("attainment"))
+        set_or_remove(self.ready, key, condition_value(status, "Ready") or 0.0)
+        set_or_remove(self.policy_in_use, key, condition_value(status, "PolicyInUse"))
 
     def forget(self, key: Key) -> None:
         """The object is gone, and so are its series."""
         for gauge in self._by_object:
-            _set(gauge, key, None)
+            set_or_remove(gauge, key, None)
         for pool in self._pools.pop(key, set()):
             for gauge in self._by_pool:
-                _set(gauge, (*key, pool), None)
-
-
-def _set(gauge: Gauge, labels: tuple[str, ...], value: float | None) -> None:
-    """What is unknown has no series; it is never 0."""
-    if value is not None:
-        gauge.labels(*labels).set(value)
-    else:
-        with suppress(KeyError):
-            gauge.remove(*labels)
+                set_or_remove(gauge, (*key, pool), None)

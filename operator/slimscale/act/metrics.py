@@ -1,11 +1,11 @@
 """The operator's own Prometheus metrics. Labels are names and reasons, never texts of users."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from slimscale.act.object_gauges import condition_value, set_or_remove
 from slimscale.domain.decision import Decision
 from slimscale.domain.observation import Observation
 
@@ -133,25 +133,21 @@ class OperatorMetrics:
         limit = target.cpu_limit_millicores if target is not None else None
         behind = [p for p in pods if target and p.acknowledged_threads != target.threads]
         ages = [now_seconds - p.latest.sampled_at_seconds for p in pods if p.latest is not None]
-        _set(self.target_threads, key, target.threads if target is not None else None)
-        _set(self.current_threads, key, sum(threads) / len(threads) if threads else None)
-        _set(self.target_cpu_cores, key, None if limit is None else limit / 1000)
-        _set(self.measured_rate, key, decision.model.measured_tasks_per_second)
-        _set(self.predicted_rate, key, decision.model.predicted_tasks_per_second)
-        _set(self.unacknowledged_pods, key, len(behind) if target is not None else None)
-        _set(self.observation_age, key, max(ages) if ages else None)
-        ready = any(
-            c.get("type") == "Ready" and c.get("status") == "True"
-            for c in status.get("conditions") or []
-        )
-        _set(self.ready, key, 1 if ready else 0)
+        set_or_remove(self.target_threads, key, target.threads if target is not None else None)
+        set_or_remove(self.current_threads, key, sum(threads) / len(threads) if threads else None)
+        set_or_remove(self.target_cpu_cores, key, None if limit is None else limit / 1000)
+        set_or_remove(self.measured_rate, key, decision.model.measured_tasks_per_second)
+        set_or_remove(self.predicted_rate, key, decision.model.predicted_tasks_per_second)
+        set_or_remove(self.unacknowledged_pods, key, len(behind) if target is not None else None)
+        set_or_remove(self.observation_age, key, max(ages) if ages else None)
+        set_or_remove(self.ready, key, condition_value(status, "Ready") or 0.0)
         self._judge_prediction(key, decision, settled=bool(pods) and not behind)
 
     def forget(self, key: Key) -> None:
         """The object is gone, and so are its series."""
         self._awaiting_verdict.pop(key, None)
         for gauge in self._gauges:
-            _set(gauge, key, None)
+            set_or_remove(gauge, key, None)
 
     def _judge_prediction(self, key: Key, decision: Decision, *, settled: bool) -> None:
         """A prediction is compared once: with the first measurement after its change settled."""
@@ -165,12 +161,3 @@ class OperatorMetrics:
         measured = decision.model.measured_tasks_per_second
         if settled and measured and key in self._awaiting_verdict:
             self.prediction_ratio.observe(measured / self._awaiting_verdict.pop(key))
-
-
-def _set(gauge: Gauge, key: Key, value: float | None) -> None:
-    """What is unknown has no series; it is never 0."""
-    if value is not None:
-        gauge.labels(*key).set(value)
-    else:
-        with suppress(KeyError):  # never set, or removed before
-            gauge.remove(*key)
