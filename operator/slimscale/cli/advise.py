@@ -18,17 +18,10 @@ from slimscale.cli.local_program import LocalProgram, run_to_end
 from slimscale.cli.plots import curve_png, curve_text
 from slimscale.domain.contract import ContractSample
 from slimscale.domain.decision import Decision
-from slimscale.domain.observation import (
-    ContainerResources,
-    Freshness,
-    Observation,
-    PodObservation,
-    QosClass,
-    ResizeCondition,
-    TargetObservation,
-)
+from slimscale.domain.observation import ContainerResources
 from slimscale.exceptions import SlimError
 from slimscale.inpod.cgroup import cpu_count_available
+from slimscale.simulate.lone_pod import observe_lone_pod
 from slimscale.threads.decide import decide
 
 __all__ = ["advise", "advised", "decide_locally", "ladder"]
@@ -86,50 +79,15 @@ def decide_locally(
     """The operator's own decision, for one pretended pod with these samples and this much CPU."""
     now = samples[-1].sampled_at_seconds
     span = max(2, round(now - samples[0].sampled_at_seconds))
-    limits = ContainerResources(cpu_limit_millicores=round(cores * 1000))
-    pod = PodObservation(
-        name="local",
-        uid=samples[0].pod_uid,
-        node="",
-        phase="Running",
-        ready=True,
-        terminating=False,
-        created_at_seconds=samples[0].process_start_seconds,
-        qos_class=QosClass.BURSTABLE,
-        resource_version="",
-        spec_resources=limits,
-        applied_resources=limits,
-        other_cpu_request_millicores=0,
-        other_containers_guaranteed=True,
-        resize=ResizeCondition(),
-        resize_restarts_container=False,
-        restart_count=0,
-        last_restart_seconds=None,
-        crash_looping=False,
-        desired_threads=None,
-        has_live_channel=True,
+    observation = observe_lone_pod(
         # outside a container the CPU of the cgroup is everybody's
-        samples=tuple(replace(sample, cpu_usage_seconds_total=None) for sample in samples),
-        freshness=Freshness.FRESH,
-    )
-    target = TargetObservation(
-        kind="Deployment",
+        [replace(sample, cpu_usage_seconds_total=None) for sample in samples],
         name="local",
-        uid="local",
-        generation=1,
-        selector="",
-        desired_replicas=1,
-        container="local",
-        template_resources=limits,
-    )
-    observation = Observation(
-        namespace="local",
-        name="local",
-        uid="local",
-        generation=1,
-        sampled_at_seconds=now,
-        target=target,
-        pods=(pod,),
+        pod_uid=samples[0].pod_uid,
+        resources=ContainerResources(cpu_limit_millicores=round(cores * 1000)),
+        created_at_seconds=samples[0].process_start_seconds,
+        now_seconds=now,
+        guaranteed_beside=True,
     )
     spec = SimWorkloadSpec.model_validate(
         {

@@ -2,18 +2,11 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from slimscale.domain.contract import ContractSample
-from slimscale.domain.observation import (
-    ContainerResources,
-    Freshness,
-    NodeRoom,
-    Observation,
-    PodObservation,
-    QosClass,
-    ResizeCondition,
-    TargetObservation,
-)
+from slimscale.domain.observation import ContainerResources, Freshness, NodeRoom, Observation
+from slimscale.simulate.lone_pod import observe_lone_pod
 from slimscale.simulate.plant import Plant
 
 __all__ = ["observation_of"]
@@ -37,54 +30,20 @@ def observation_of(
     out, delay and spoil some (`slimscale.simulate.faults`). Older than `max_age_seconds` is stale.
     The pod's CPU limit is its quota; without a quota it has a request alone.
     """
-    kept = tuple(samples)
     resources = _resources(plant)
-    request = resources.cpu_request_millicores or 0
-    pod = PodObservation(
-        name="sim-0",
-        uid=plant.pod_uid,
-        node=_NODE,
-        phase="Running",
-        ready=True,
-        terminating=False,
+    seen = observe_lone_pod(
+        samples,
+        name="sim",
+        pod_uid=plant.pod_uid,
+        resources=resources,
         created_at_seconds=plant.start_seconds,
-        qos_class=QosClass.BURSTABLE,
-        resource_version="1",
-        spec_resources=resources,
-        applied_resources=resources,
-        other_cpu_request_millicores=0,
-        other_containers_guaranteed=False,
-        resize=ResizeCondition(),
-        resize_restarts_container=False,
-        restart_count=0,
-        last_restart_seconds=None,
-        crash_looping=False,
-        desired_threads=plant.threads,
-        has_live_channel=True,
-        samples=kept,
-        freshness=_freshness(kept, now_seconds, max_age_seconds),
-        sample_problem="" if kept else "no sample yet",
+        now_seconds=now_seconds,
+        node=_NODE,
+        threads=plant.threads,
+        freshness=_freshness(samples, now_seconds, max_age_seconds),
     )
-    target = TargetObservation(
-        kind="Deployment",
-        name="sim",
-        uid="uid-target",
-        generation=1,
-        selector="app=sim",
-        desired_replicas=1,
-        container="sim",
-        template_resources=resources,
-    )
-    return Observation(
-        namespace="simulated",
-        name="sim",
-        uid="uid-cr",
-        generation=1,
-        sampled_at_seconds=now_seconds,
-        target=target,
-        pods=(pod,),
-        nodes={_NODE: NodeRoom(_NODE, plant.host.cores * 1000, request)},
-    )
+    request = resources.cpu_request_millicores or 0
+    return replace(seen, nodes={_NODE: NodeRoom(_NODE, plant.host.cores * 1000, request)})
 
 
 def _resources(plant: Plant) -> ContainerResources:
@@ -98,7 +57,7 @@ def _resources(plant: Plant) -> ContainerResources:
 
 
 def _freshness(
-    samples: tuple[ContractSample, ...], now_seconds: float, max_age_seconds: float
+    samples: Sequence[ContractSample], now_seconds: float, max_age_seconds: float
 ) -> Freshness:
     if not samples:
         return Freshness.MISSING
