@@ -24,19 +24,19 @@ from slimscale.routing.learned.prices import PriceTable, row_rates
 __all__ = ["CELL_FEATURES", "REGIME_FEATURES", "cell_features", "regime_features"]
 
 CELL_FEATURES: Final = (
-    "accuracy", "latency", "late", "energy", "plan_fast", "plan_fast_high", "plan_slow",
-    "plan_slow_high", "price", "congestion", "overdue", "cold", "slowdown", "drain", "out_of_slack",
+    "accuracy", "latency", "late", "energy", "plan_fast", "plan_fast_high", "plan_mean",
+    "plan_mean_high", "price", "congestion", "overdue", "cold", "slowdown", "drain", "out_of_slack",
     "hold",
 )  # fmt: skip
 REGIME_FEATURES: Final = (
-    "one", "load_fast", "load_slow", "burstiness", "slo", "backlog", "least_backlog", "overdue",
-    "worst_overdue", "age", "cold", "slowdown", "energy_weight", "spread",
+    "one", "load", "burst", "burst_squared", "slo", "backlog", "least_backlog", "overdue",
+    "worst_overdue", "age", "cold", "worst_slowdown", "energy_weight", "spread",
 )  # fmt: skip
 
 SLO_REFERENCE_SECONDS = 0.2
 LATE_CENTRE, LATE_WIDTH = 0.9, 0.12
 SLACK_CENTRE, SLACK_WIDTH = 0.8, 0.03
-PLANNED_FOR, PLANNED_HIGH = 1.3, 2.2
+PLANNED_FOR, PLANNED_HIGH = 1.2, 2.0
 """Times the measured rate for which plans are looked up: a plan for the mean itself leaves no room."""
 LOAD_REFERENCE = 0.18
 OVERDUE_SCALE, AGE_SCALE = 20.0, 5.0
@@ -48,7 +48,8 @@ def regime_features(observation: Observation, capacity: float) -> FloatArray:
     service, pods = observation.service, observation.pods
     slo = max(observation.request[layout.REQUEST_SLO_SECONDS], 1e-3)
     fast = service[layout.SERVICE_ARRIVALS_FAST] / capacity
-    slow = service[layout.SERVICE_ARRIVALS_SLOW] / capacity
+    planned = max(service[layout.SERVICE_PLANNED_LOAD] / capacity, 1e-9)
+    burst = _logarithm(fast / planned)
     drain = pods[:, layout.POD_DRAIN_SECONDS] * (1.0 / SLO_REFERENCE_SECONDS)
     bent = drain / (1.0 + drain)
     overdue = pods[:, layout.POD_OVERDUE_SECONDS] * OVERDUE_SCALE
@@ -58,9 +59,9 @@ def regime_features(observation: Observation, capacity: float) -> FloatArray:
     mean = float(bent.mean())
     return np.array([
         1.0,
-        _logarithm(fast / LOAD_REFERENCE),
-        _logarithm(slow / LOAD_REFERENCE),
-        _logarithm(service[layout.SERVICE_BURSTINESS]),
+        _logarithm(planned / LOAD_REFERENCE),
+        burst,
+        burst * burst,
         _logarithm(slo / SLO_REFERENCE_SECONDS),
         mean,
         float(bent.min()),
@@ -68,7 +69,7 @@ def regime_features(observation: Observation, capacity: float) -> FloatArray:
         float(late.max()),
         float((age / (1.0 + age)).mean()),
         1.0 - float(observation.cells[:, :, layout.CELL_WARM].mean()),
-        float(slow_down.mean()),
+        float(slow_down.max()),
         _logarithm(service[layout.SERVICE_ENERGY_WEIGHT] / 0.3),
         float(bent.max()) - mean,
     ])  # fmt: skip
@@ -85,7 +86,7 @@ def cell_features(observation: Observation, table: PriceTable) -> tuple[FloatArr
     slo = max(slo, 1e-3)
     latency_weight = float(service[layout.SERVICE_LATENCY_WEIGHT])
     fast = float(service[layout.SERVICE_ARRIVALS_FAST])
-    slow = float(service[layout.SERVICE_ARRIVALS_SLOW])
+    planned = float(service[layout.SERVICE_PLANNED_LOAD])
     row = cells[:, :, layout.CELL_ROW_SECONDS]
     base = cells[:, :, layout.CELL_SERVICE_SECONDS] - row
     queued = cells[:, :, layout.CELL_QUEUED_ROWS]
@@ -114,8 +115,8 @@ def cell_features(observation: Observation, table: PriceTable) -> tuple[FloatArr
     phi[:, :, 3] = work * -energy
     phi[:, :, 4] = table.regrets_at(PLANNED_FOR * fast, slo)
     phi[:, :, 5] = table.regrets_at(PLANNED_HIGH * fast, slo)
-    phi[:, :, 6] = table.regrets_at(PLANNED_FOR * slow, slo)
-    phi[:, :, 7] = table.regrets_at(PLANNED_HIGH * slow, slo)
+    phi[:, :, 6] = table.regrets_at(PLANNED_FOR * planned, slo)
+    phi[:, :, 7] = table.regrets_at(PLANNED_HIGH * planned, slo)
     phi[:, :, 8] = work * -price
     phi[:, :, 9] = work * crowd * (-per_slo * load_fast)
     phi[:, :, 10] = (

@@ -25,9 +25,12 @@ __all__ += ["nearest_class", "row_rates", "solve_prices"]
 
 LOAD_GRID = (0.03, 0.06, 0.1, 0.14, 0.18, 0.23, 0.29, 0.36, 0.45, 0.6, 0.8, 0.97)
 """Loads as shares of `fleet_capacity` at which prices are worked out; between them, interpolated."""
-TEMPERATURE = 0.02
+FIRST_TEMPERATURE, TEMPERATURE = 0.02, 0.005
+"""In J, of a new plan, and of one that has been refreshed a few times."""
 MOST_REGRET = 1.0
 """In J; more makes no difference to a choice."""
+_COOLING = 0.7
+_SETTLED, _SETTLING_STEPS = 6, 500
 _LEAST_PRICE = 0.3
 """Next to nothing for a batch of milliseconds; from nothing at all, factors could not raise a price."""
 _MOST_PRICE = 1e4
@@ -92,7 +95,7 @@ def solve_prices(
     refusal: float,
     start: FloatArray | None = None,
     steps: int = 400,
-    temperature: float = TEMPERATURE,
+    temperature: float = FIRST_TEMPERATURE,
 ) -> FloatArray:
     """(L, P) prices in J a busy second. `rates` (L, C): rows a second of each class at each load.
 
@@ -129,12 +132,21 @@ class PriceTable:
             raise ValueError("classes is empty; give at least one SLO class with its share")
         self.classes = tuple(classes)
         self.capacity = 1e-9
+        self._temperature = FIRST_TEMPERATURE
         self.prices: FloatArray = np.zeros((len(LOAD_GRID), 0))
         self.regrets: FloatArray = np.zeros((len(LOAD_GRID), len(self.classes), 0, 0))
         """(L, C, P, W) J that a request of the class loses there against the plan; at most 0."""
 
+    def settle(self, observation: Observation) -> None:
+        """Work out a plan as good as many refreshes make it."""
+        for _ in range(_SETTLED):
+            self.refresh(observation, steps=_SETTLING_STEPS)
+
     def refresh(self, observation: Observation, *, steps: int | None = None) -> None:
-        """Work the prices out again; few steps where the pods are the same number as before."""
+        """Work the prices out again; few steps where the pods are the same number as before.
+
+        A new plan begins warm, which is soon solved roughly, and cools down from refresh to refresh.
+        """
         pods, widths = observation.mask.shape
         values, seconds = plan_choices(observation, self.classes)
         self.capacity = max(fleet_capacity(observation), 1e-9)
@@ -143,6 +155,8 @@ class PriceTable:
         rates = np.outer(LOAD_GRID, shares) * self.capacity
         weights = observation.service
         same = self.prices.shape == (len(LOAD_GRID), pods)
+        cooler = max(TEMPERATURE, self._temperature * _COOLING)
+        self._temperature = cooler if same else FIRST_TEMPERATURE
         self.prices = solve_prices(
             values,
             seconds,
@@ -152,6 +166,7 @@ class PriceTable:
             ),
             start=np.maximum(self.prices, _LEAST_PRICE) if same else None,
             steps=steps or (60 if same else 400),
+            temperature=self._temperature,
         )
         net = values[None] - self.prices[:, None, :, None] * seconds
         best = net.reshape(len(LOAD_GRID), len(self.classes), pods, widths, -1).max(axis=4)

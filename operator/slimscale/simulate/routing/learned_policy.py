@@ -84,16 +84,18 @@ def fill_regime(look: Look, capacity: float, out: Any) -> None:
         latest = max(latest, overdue)
         old = pods[pod, layout.POD_AGE_SECONDS] * _AGE_SCALE
         age += old / (1.0 + old)
-        slow += min(max(pods[pod, layout.POD_SLOWDOWN] - 1.0, 0.0), 4.0)
+        slow = max(slow, min(max(pods[pod, layout.POD_SLOWDOWN] - 1.0, 0.0), 4.0))
     warm = 0.0
     for pod in range(count):
         for width in range(look.cells.shape[1]):
             warm += look.cells[pod, width, layout.CELL_WARM]
     slo = max(look.request[layout.REQUEST_SLO_SECONDS], 1e-3)
     out[0] = 1.0
-    out[1] = _logarithm(service[layout.SERVICE_ARRIVALS_FAST] / capacity / _LOAD_REFERENCE)
-    out[2] = _logarithm(service[layout.SERVICE_ARRIVALS_SLOW] / capacity / _LOAD_REFERENCE)
-    out[3] = _logarithm(service[layout.SERVICE_BURSTINESS])
+    planned = max(service[layout.SERVICE_PLANNED_LOAD] / capacity, 1e-9)
+    burst = _logarithm(service[layout.SERVICE_ARRIVALS_FAST] / capacity / planned)
+    out[1] = _logarithm(planned / _LOAD_REFERENCE)
+    out[2] = burst
+    out[3] = burst * burst
     out[4] = _logarithm(slo / _SLO_REFERENCE)
     out[5] = backlog / count
     out[6] = least
@@ -101,7 +103,7 @@ def fill_regime(look: Look, capacity: float, out: Any) -> None:
     out[8] = latest
     out[9] = age / count
     out[10] = 1.0 - warm / (count * look.cells.shape[1])
-    out[11] = slow / count
+    out[11] = slow
     out[12] = _logarithm(service[layout.SERVICE_ENERGY_WEIGHT] / 0.3)
     out[13] = most - backlog / count
 
@@ -145,7 +147,7 @@ def fill_cells(  # noqa: PLR0915 - one pass over the cells: a call each would co
     miss_weight = service[layout.SERVICE_MISS_WEIGHT]
     fast = service[layout.SERVICE_ARRIVALS_FAST]
     fast_load = fast / plan.capacity
-    slow_load = service[layout.SERVICE_ARRIVALS_SLOW] / plan.capacity
+    mean_load = service[layout.SERVICE_PLANNED_LOAD] / plan.capacity
     load_fast = min(fast_load / _LOAD_REFERENCE, _MOST_RATIO)
     per_slo = 1.0 / slo
     latency_per_slo = latency_weight * per_slo
@@ -153,8 +155,8 @@ def fill_cells(  # noqa: PLR0915 - one pass over the cells: a call each would co
     klass = _nearest_class(plan.slos, slo)
     a0, p0 = _grid_place(_PLANNED_FOR * fast_load)
     a1, p1 = _grid_place(_PLANNED_HIGH * fast_load)
-    a2, p2 = _grid_place(_PLANNED_FOR * slow_load)
-    a3, p3 = _grid_place(_PLANNED_HIGH * slow_load)
+    a2, p2 = _grid_place(_PLANNED_FOR * mean_load)
+    a3, p3 = _grid_place(_PLANNED_HIGH * mean_load)
     regrets, prices = plan.regrets, plan.prices
     least_accuracy = np.inf
     for width in range(widths):

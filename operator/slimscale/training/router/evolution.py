@@ -11,11 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from slimscale.routing.learned.observation import FloatArray
+from slimscale.training.router.adam import Adam
 
 __all__ = ["EvolutionSettings", "evolve"]
-
-Value = Callable[[FloatArray, int], float]
-"""(parameters, index of the case) -> mean J."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +27,6 @@ class EvolutionSettings:
     """Of Adam's first step; falls to a tenth."""
     floor: float = 0.02
     """Of J: spreads below it count as noise."""
-
-
-class _Adam:
-    def __init__(self, size: int) -> None:
-        self._first = np.zeros(size)
-        self._second = np.zeros(size)
-        self._count = 0
-
-    def step(self, gradient: FloatArray, rate: float) -> FloatArray:
-        self._count += 1
-        self._first += 0.1 * (gradient - self._first)
-        self._second += 0.01 * (gradient * gradient - self._second)
-        first = self._first / (1.0 - 0.9**self._count)
-        second = self._second / (1.0 - 0.99**self._count)
-        return np.asarray(rate * first / (np.sqrt(second) + 1e-8))
 
 
 def evolve(
@@ -63,7 +46,7 @@ def evolve(
     """
     mean = np.array(start, dtype=np.float64)
     scale = np.ones_like(mean) if scale is None else scale
-    adam = _Adam(len(mean))
+    adam = Adam(len(mean))
     averaged, count = np.zeros_like(mean), 0
     for step in range(settings.steps):
         cases = draw(step)

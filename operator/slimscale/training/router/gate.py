@@ -38,9 +38,10 @@ def first_gate() -> Gate:
     start = np.zeros(len(CELL_FEATURES))
     for name, value in (
         ("latency", 1.0),
-        ("late", 1.0),
-        ("plan_fast", 1.5),
-        ("plan_fast_high", 1.5),
+        ("late", 0.3),
+        ("plan_mean", 2.0),
+        ("plan_fast", 1.0),
+        ("plan_mean_high", 0.3),
     ):
         start[CELL_FEATURES.index(name)] = value
     return Gate(start, np.zeros((len(CELL_FEATURES), len(REGIME_FEATURES))))

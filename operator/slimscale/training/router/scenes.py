@@ -84,7 +84,7 @@ def price_table(scene: Scene) -> PriceTable:
     service[layout.SERVICE_MAX_BATCH_ROWS] = scene.max_batch_rows
     widths = np.array([[width.accuracy, width.flops_ratio] for width in scene.widths])
     table = PriceTable([SloClass(one.slo_seconds, one.share) for one in scene.classes])
-    table.refresh(
+    table.settle(
         Observation(
             cells=cells,
             pods=pods,
@@ -104,9 +104,7 @@ def case_of(scene: Scene, *, load: float, seconds: float, seed: int) -> Case:
     return Case(scene, trace, plans, load, seed)
 
 
-def draw_case(
-    rng: np.random.Generator, *, seconds: float, known_share: float = 0.5
-) -> Case:
+def draw_case(rng: np.random.Generator, *, seconds: float, known_share: float = 0.5) -> Case:
     """A random regime, load and, with 1 - `known_share`, a random fleet of 2 to 12 devices."""
     name = str(rng.choice([*TROUBLE, "base", "energy"], p=_REGIME_SHARES))
     devices = six() if rng.random() < known_share else draw_devices(rng)
