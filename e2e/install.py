@@ -11,6 +11,7 @@ from e2e.kubectl import Kubectl
 
 RELEASE = "slimscale"
 NAMESPACE = "slimscale"
+OPERATOR_ACCOUNT = f"system:serviceaccount:{NAMESPACE}:slimscale-operator"
 IMAGES = ("operator", "simserver", "prometheus")
 """What the tests run; the others have no pod here."""
 

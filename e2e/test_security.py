@@ -13,8 +13,7 @@ from e2e.kubectl import Kubectl, KubectlFailed
 from e2e.simworkloads import only_pod, operator_pod, start, wait_settled
 from e2e.workloads import CONTAINER, contract_server, plain_pod, simworkload
 
-ACCOUNT = f"system:serviceaccount:{install.NAMESPACE}:slimscale-operator"
-AS_OPERATOR = (f"--as={ACCOUNT}",)
+AS_OPERATOR = (f"--as={install.OPERATOR_ACCOUNT}",)
 
 
 def _container(**fields: Any) -> dict[str, Any]:
@@ -43,10 +42,10 @@ def test_the_admission_policy_lets_threads_and_cpu_through_and_nothing_else(
     kubectl.wait("pod/victim", "condition=Ready", 60)
 
     for name, (part, document) in ALLOWED.items():
-        said = patch_as(ACCOUNT, f"{kubectl.namespace}/victim", part, document)
+        said = patch_as(install.OPERATOR_ACCOUNT, f"{kubectl.namespace}/victim", part, document)
         assert said == "", f"{name} was refused: {said}"
     for name, (part, document) in REFUSED.items():
-        said = patch_as(ACCOUNT, f"{kubectl.namespace}/victim", part, document)
+        said = patch_as(install.OPERATOR_ACCOUNT, f"{kubectl.namespace}/victim", part, document)
         assert "slimscale may" in said, f"{name} is not refused by the policy, but: {said!r}"
 
 
