@@ -9,9 +9,10 @@ import httptools
 
 from slimscale.exceptions import SlimError
 from slimscale.serving.http.deferred import Deferred
-from slimscale.serving.http.outlet import Outlet
 
 __all__ = ["ClientConnection", "ClientResponse", "ExchangeFailed"]
+
+_JOIN_BYTES = 64 * 2**10
 
 
 class ExchangeFailed(SlimError):
@@ -44,7 +45,7 @@ class ClientConnection(asyncio.Protocol):
 
     __slots__ = (
         "_answer", "_body", "_body_bytes", "_body_limit", "_deadline", "_header_limit", "_headers",
-        "_headers_done", "_loop", "_outlet", "_over", "_parser", "_raw_headers", "_timer", "_transport",
+        "_headers_done", "_loop", "_over", "_parser", "_raw_headers", "_timer", "_transport",
         "_unfinished_bytes", "_until_close", "_whole", "idle_since", "on_header", "reused",
     )  # fmt: skip
 
@@ -53,7 +54,6 @@ class ClientConnection(asyncio.Protocol):
     ) -> None:
         self._loop = loop
         self._transport: asyncio.Transport | None = None
-        self._outlet: Outlet
         self._raw_headers: dict[bytes, bytes] = {}
         self.on_header = self._raw_headers.__setitem__
         """Called for each header: no function of Python's on this way."""
@@ -107,7 +107,10 @@ class ClientConnection(asyncio.Protocol):
             answer.set_exception(ExchangeFailed("the connection was closed", sent=False))
             return
         self._answer = answer
-        self._outlet.write_parts(parts)
+        if sum(map(len, parts)) <= _JOIN_BYTES:
+            transport.write(b"".join(parts))
+        else:
+            transport.writelines(parts)
         self._deadline = deadline
         timer = self._timer
         if timer is None or timer.when() > deadline:
@@ -154,7 +157,6 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # a stream's transport
-        self._outlet = Outlet(self._loop, transport)  # type: ignore[arg-type]  # a stream's
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()

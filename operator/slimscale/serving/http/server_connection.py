@@ -10,7 +10,6 @@ import httptools
 
 from slimscale.serving.http.deferred import Deferred
 from slimscale.serving.http.messages import Request, Response, head_of
-from slimscale.serving.http.outlet import Outlet
 
 if TYPE_CHECKING:
     from slimscale.serving.http.server import HttpServer
@@ -21,6 +20,8 @@ _log = logging.getLogger(__name__)
 
 _AHEAD_BYTES = 64 * 2**10
 """What a client may send ahead while its earlier request is being answered."""
+_JOIN_BYTES = 64 * 2**10
+"""Up to here one copy into one write is cheaper than a vector of buffers."""
 
 
 class _Refused(Exception):
@@ -32,7 +33,7 @@ class ServerConnection(asyncio.Protocol):
 
     __slots__ = (
         "_ahead", "_ahead_bytes", "_body", "_body_bytes", "_chunks", "_current", "_dead",
-        "_headers", "_headers_done", "_in_message", "_loop", "_outlet", "_parser", "_raw_headers", "_ready",
+        "_headers", "_headers_done", "_in_message", "_loop", "_parser", "_raw_headers", "_ready",
         "_refusal", "_server", "_target", "_transport", "_unfinished_bytes", "_work", "_writable",
         "deadline", "on_header",
     )  # fmt: skip
@@ -41,7 +42,6 @@ class ServerConnection(asyncio.Protocol):
         self._server = server
         self._loop = server.loop
         self._transport: asyncio.Transport
-        self._outlet: Outlet
         self._raw_headers: dict[bytes, bytes] = {}
         self.on_header = self._raw_headers.__setitem__
         """Called for each header: no function of Python's on this way."""
@@ -65,7 +65,6 @@ class ServerConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # a stream's transport
-        self._outlet = Outlet(self._loop, self._transport)
         if not self._server.opened(self):
             self._write(self._server.refusal(503, "too many connections; try again soon"), True)
             self._transport.close()
@@ -189,7 +188,7 @@ class ServerConnection(asyncio.Protocol):
         if length > self._server.limits.body_bytes:
             self._refuse(self._too_large(length))
         if b"expect" in headers and (length or b"transfer-encoding" in headers):
-            self._outlet.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, data: bytes) -> None:
         size = len(data)
@@ -346,8 +345,11 @@ class ServerConnection(asyncio.Protocol):
     def _write(self, response: Response, close: bool, head_only: bool = False) -> None:
         body = response.body
         parts = (body,) if isinstance(body, bytes) else body
-        head = head_of(response, sum(map(len, parts)), close=close)
+        size = sum(map(len, parts))
+        head = head_of(response, size, close=close)
         if head_only:
-            self._outlet.write(head)
+            self._transport.write(head)
+        elif size <= _JOIN_BYTES:
+            self._transport.write(b"".join((head, *parts)))
         else:
-            self._outlet.write_parts((head, *parts))
+            self._transport.writelines((head, *parts))
