@@ -73,7 +73,7 @@ class Batcher:
         self._endings = Endings(self.queues, self.promises, metrics)
         self._runs: set[Run] = set()
         self._answering: set[Run] = set()
-        """Batches that have run and whose answers are written in the next turn."""
+        """The batch that has run and whose answers are written next."""
         self._pumping = False
         self._pump_again = False
         self._timer: asyncio.TimerHandle | None = None
@@ -290,12 +290,9 @@ class Batcher:
             self.pump()
             return
         model.times.observe(run.rows, ended - run.started)
-        self.pump()
-        if self._runs:  # the next batch goes out at the end of this turn: answer in the next one
-            self._answering.add(run)
-            self._loop.call_soon(self._answer, run, outcome, ended)
-        else:
-            self._answer(run, outcome, ended)
+        self._answering.add(run)
+        self.pump()  # what is sent leaves at once, before the answers are written
+        self._answer(run, outcome, ended)
 
     def _answer(self, run: Run, outputs: list[Tensor], ended: float) -> None:
         self._answering.discard(run)
