@@ -223,6 +223,47 @@ async def test_an_early_refusal_by_the_only_pod_is_passed_on_early(tmp_path: Pat
         assert len(pod.bodies) == 1
 
 
+async def test_while_every_pod_turns_requests_away_the_router_does_so_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = asyncio.get_running_loop().time
+    now = clock()
+    async with (
+        fake_sidecar("a") as first,
+        fake_sidecar("b") as second,
+        running_router(tmp_path, first, second) as router,
+    ):
+        first.answer_with = second.answer_with = lambda _request: refuse(503, 2.0)
+        monkeypatch.setattr(router.router.forwarder._loop, "time", lambda: now)  # a moment
+        asked = await router.infer(slimscale_deadline_ms="300")
+        assert asked.status == 503
+        assert len(first.bodies) == len(second.bodies) == 1
+        for left in ("300", "200"):
+            answer = await router.infer(slimscale_deadline_ms=left)
+            assert (answer.status, answer.headers[names.RETRY_AFTER]) == (503, b"1")
+        assert len(first.bodies) == len(second.bodies) == 1
+        await router.infer(slimscale_deadline_ms="400")  # has more time than was asked for
+        assert len(first.bodies) + len(second.bodies) > 2
+        before = len(first.bodies) + len(second.bodies)
+        now = clock() + 1.0  # the moment is over
+        await router.infer(slimscale_deadline_ms="200")
+        assert len(first.bodies) + len(second.bodies) > before
+
+
+async def test_one_pod_that_turns_requests_away_leaves_the_others_to_answer(
+    tmp_path: Path,
+) -> None:
+    async with (
+        fake_sidecar("a") as busy,
+        fake_sidecar("b") as well,
+        running_router(tmp_path, busy, well) as router,
+    ):
+        busy.answer_with = lambda _request: refuse(503, 2.0)
+        answers = [await router.infer(slimscale_deadline_ms="300") for _ in range(20)]
+        assert [answer.status for answer in answers] == [200] * 20
+        assert busy.bodies
+
+
 async def test_retries_are_a_share_of_the_requests_once_the_savings_are_gone(
     tmp_path: Path,
 ) -> None:

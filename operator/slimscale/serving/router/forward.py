@@ -285,9 +285,21 @@ class Forwarder:
                 return self._refuse_or_hold(trip, admission)
             if admission.verdict is Verdict.HOLD:
                 return None
+        if route is not None and not tried and self._all_turn_away(route, asked.rows, left, now):
+            return self._outcomes.refused(trip, Refusal.TOO_LATE, 1.0)
         if route is not None and rollout is not None:
             self._second_opinion.note(trip, route, wanted, views, now=now)
         return route
+
+    def _all_turn_away(self, route: Route, rows: int, left: float, now: float) -> bool:
+        """Whether every pod has just said that it lacks the time: to ask again would only cost both of
+        us more, when there is least to spare."""
+        model = route.width.model
+        return all(
+            pod.would_turn_away(model, rows=rows, left_seconds=left, now=now)
+            for pod in self._pods
+            if pod.endpoint.ready
+        )
 
     def _refuse_or_hold(self, trip: Trip, admission: Admission) -> Response | None:
         """A request that has waited already goes on waiting for room in a queue."""

@@ -77,6 +77,11 @@ class Outcomes:
             self._pods.failed(pod, now=now)
         if status in (429, 503) and RETRY_AFTER in headers:
             trip.refusal = reply
+            if status == 503:
+                pod.turned_away(
+                    leg.route.width.model,
+                    rows=trip.asked.rows, left_seconds=leg.left_seconds, now=now,
+                )  # fmt: skip
         if status in _NOT_DONE and self._tries_again(leg, f"status_{status}"):
             return None
         if status in (429, 503):

@@ -25,6 +25,8 @@ _LINK_GROWTH = 1.02
 _LOOK_SECONDS = 0.005
 _LEAST_REFUSAL_SECONDS = 0.02
 _MOST_REFUSAL_SECONDS = 0.5
+_TURNED_AWAY_SECONDS = 0.01
+"""What a pod cannot do in time it cannot do a moment later either; its queue is longer than that."""
 _FIRST_UNREACHABLE_SECONDS = 0.1
 _MOST_UNREACHABLE_SECONDS = 2.0
 _WELL, _PROBING = Health.WELL, Health.PROBING
@@ -64,6 +66,7 @@ class Pod:
         self.telemetry_at = 0.0
         self.link_seconds = 0.0
         self.refusing_until = 0.0
+        self._turned_away: dict[str, tuple[int, float, float]] = {}
         self.unreachable_until = 0.0
         self.connect_failures = 0
         self.requests = 0
@@ -146,6 +149,15 @@ class Pod:
         half = backlog / 2.0 if 0.0 <= backlog < 1e6 else 0.0
         pause = max(_LEAST_REFUSAL_SECONDS, min(_MOST_REFUSAL_SECONDS, half))
         self.refusing_until = now + pause
+
+    def turned_away(self, model: str, *, rows: int, left_seconds: float, now: float) -> None:
+        """It has refused a request for want of time, before any work."""
+        self._turned_away[model] = (rows, left_seconds, now + _TURNED_AWAY_SECONDS)
+
+    def would_turn_away(self, model: str, *, rows: int, left_seconds: float, now: float) -> bool:
+        """Whether it has just refused a request that was no larger and had as much time left."""
+        rows_then, left_then, until = self._turned_away.get(model, (0, 0.0, 0.0))
+        return now < until and rows >= rows_then and left_seconds <= left_then
 
     def unreachable(self, *, now: float) -> None:
         """No connection: left alone for a while that doubles, so that it isn't hammered."""
