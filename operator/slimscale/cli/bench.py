@@ -281,6 +281,44 @@ def autoscaling(  # noqa: PLR0917 - each is an option of its own on the command 
 
 
 @bench_app.command(
+    epilog="Examples: slimscale bench bounds --quick;"
+    " slimscale bench bounds --seeds 5 --out docs/results;"
+    " slimscale bench bounds --table operator/slimscale/weights/batching-limits.json"
+)
+def bounds(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Two loads of each, one regime, shorter queues.")
+    ] = False,
+    seeds: Annotated[int, typer.Option(min=1, max=100, help="Traces of each cell.")] = 3,
+    seconds: Annotated[
+        float, typer.Option(min=0.5, max=600.0, help="Simulated seconds of a trace.")
+    ] = 10.0,
+    regimes: Annotated[
+        str, typer.Option(help="Only these, with commas between, such as base,burst,cold.")
+    ] = "",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the tables and plots; left out: print only.")
+    ] = None,
+    table: Annotated[
+        Path | None, typer.Option(help="Only solve the batching table anew, into this file.")
+    ] = None,
+) -> None:
+    """What no routing policy can beat, exact optima of small cases, and ideas of related systems."""
+    with _missing_packages_named():
+        from slimscale.bench.bounds.command import BoundsRequest, bench_bounds
+    bench_bounds(
+        BoundsRequest(
+            quick=quick,
+            out=out,
+            seeds=seeds,
+            seconds=seconds,
+            regimes=_names(regimes),
+            table=table,
+        )
+    )
+
+
+@bench_app.command(
     "native",
     add_help_option=False,
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},

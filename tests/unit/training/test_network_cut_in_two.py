@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from slimscale.routing.related.cut_layer import CutCosts, best_cut
+from slimscale.bench.bounds.segments import cut_bytes
 from slimscale.training.slimmable.export import INPUT, OUTPUT, model_proto, open_session
 from slimscale.training.slimmable.network import Shape, SlimmableResNet
-from slimscale.training.slimmable.split import cut_bytes, segment_macs, split
+from slimscale.training.slimmable.split import split
 
 
 def _network() -> SlimmableResNet:
@@ -21,9 +21,10 @@ def _network() -> SlimmableResNet:
 def test_the_second_half_on_the_firsts_output_is_the_whole_network(ratio: float) -> None:
     network = _network()
     images = np.random.default_rng(1).random((3, 1, 28, 28), dtype=np.float32)
-    session = open_session(model_proto(network, ratio, name="whole"), threads=1)
+    graph = model_proto(network, ratio, name="whole")
+    session = open_session(graph, threads=1)
     (whole,) = session.run([OUTPUT], {INPUT: images})
-    sizes = cut_bytes(network, ratio)
+    sizes = cut_bytes(graph)
     for cut in range(4):
         parts = split(network, ratio, cut, name="part")
         passed = images
@@ -49,28 +50,3 @@ def test_neither_half_holds_the_others_weights() -> None:
 def test_a_cut_that_is_not_there_is_refused() -> None:
     with pytest.raises(ValueError, match="give 0 to 3"):
         split(_network(), 1.0, 4, name="part")
-
-
-def test_work_is_counted_by_segment() -> None:
-    network = _network()
-    macs = segment_macs(network, 1.0)
-    # Segment 2: one block of two 3x3 convolutions, 16 to 16 channels, on 14x14 pixels.
-    assert macs[1] == 2 * 16 * 16 * 9 * 14 * 14
-    assert all(slim < wide for slim, wide in zip(segment_macs(network, 0.25), macs, strict=True))
-
-
-def test_a_slimmer_width_is_cut_where_the_wide_one_is_not_because_it_sends_less() -> None:
-    """The activations of the shipped shape are larger than the image unless the width is slim."""
-    network = SlimmableResNet(Shape())
-    costs = {}
-    for ratio in (0.25, 1.0):
-        macs = segment_macs(network, ratio)
-        costs[ratio] = CutCosts(
-            edge_seconds=tuple(count / 2e9 for count in macs),
-            server_seconds=tuple(count / 40e9 for count in macs),
-            cut_bytes=cut_bytes(network, ratio),
-        )
-    assert costs[1.0].cut_bytes[1] > costs[1.0].cut_bytes[0]
-    slow_link = 1e5
-    assert best_cut(costs[0.25], bytes_per_second=slow_link) == 3
-    assert best_cut(costs[1.0], bytes_per_second=1e8) == 0

@@ -1,0 +1,99 @@
+"""Policies of related systems on the simulated data plane: six devices, regimes, loads, seeds.
+
+The wide comparison with everything, and with the learned router, is `slimscale bench routing`; here each
+idea stands beside the two rules that it builds on, with the planning bound above.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+
+from slimscale.simulate.bounds.planning import planning_lp
+from slimscale.simulate.bounds.scene_fleet import classes_of, fleet_of, weights_of
+from slimscale.simulate.related.policies import RELATED, Run, rule_setting, with_table
+from slimscale.simulate.routing.build import new_plane
+from slimscale.simulate.routing.heuristics import Kind, WidthRule, run_rule
+from slimscale.simulate.routing.scene import REGIMES, Scene, six
+from slimscale.simulate.routing.state import Plane
+from slimscale.simulate.routing.traces import draw_trace
+from slimscale.weights.batching import shipped_batching_table
+
+__all__ = ["CAPACITY", "REGIME_NAMES", "plane_rows"]
+
+CAPACITY = 2209.0
+"""Requests a second that the scene serves at a mean accuracy of 74.5 %: loads are shares of it."""
+REGIME_NAMES = ("base", "energy", "burst", "cold", "fault", "shutdown")
+
+Row = dict[str, Any]
+
+
+def _rule(plane: Plane, rule: int) -> None:
+    everything = np.ones((int(plane.state["classes"][0]), *plane.look.mask.shape), dtype=np.bool_)
+    run_rule(plane, Kind.SED, rule_setting(rule), everything)
+
+
+def policies() -> Mapping[str, Run]:
+    """By the names of the table."""
+    table = shipped_batching_table()
+    slimmest = rule_setting(WidthRule.SLIMMEST)
+    return {
+        "SED, widest within slack": partial(_rule, rule=WidthRule.WITHIN_SLACK),
+        "SED, slimmest": partial(_rule, rule=WidthRule.SLIMMEST),
+        "SED, widest within slack, batching table": with_table(table),
+        "SED, slimmest, batching table": with_table(table, setting=slimmest),
+        **RELATED,
+    }
+
+
+def plane_rows(
+    regimes: Sequence[str],
+    loads: Sequence[float],
+    *,
+    seeds: Sequence[int],
+    seconds: float,
+    advance: Callable[[], None],
+) -> list[Row]:
+    """One row a regime, load and policy: means over the seeds, J's standard deviation over them.
+
+    The seeds' traces are the same for all policies. Latency is capped at twice the SLO, as J counts it.
+    """
+    rows = []
+    for regime in regimes:
+        scene = Scene(devices=six()).under(REGIMES[regime])
+        fleet, classes = fleet_of(scene), classes_of(scene)
+        for load in loads:
+            rate = load * CAPACITY
+            bound = planning_lp(
+                fleet, rows_per_second=rate, classes=classes, weights=weights_of(scene)
+            )
+            for name, run in policies().items():
+                runs = [_figures(scene, rate, seconds, seed, run) for seed in seeds]
+                row: Row = {"regime": regime, "load": load, "policy": name}
+                row |= {key: fmean(one[key] for one in runs) for key in runs[0]}
+                values = [one["objective"] for one in runs]
+                row["objective_deviation"] = stdev(values) if len(values) > 1 else 0.0
+                row["bound"] = bound.value
+                rows.append(row)
+                advance()
+    return rows
+
+
+def _figures(scene: Scene, rate: float, seconds: float, seed: int, run: Run) -> dict[str, float]:
+    trace = draw_trace(scene, rate, seconds, seed=seed)
+    plane = new_plane(scene, trace.arrival, trace.klass, seed=seed, planned_load=rate)
+    run(plane)
+    requests = plane.requests
+    latency = requests.of("latency")
+    slo = np.asarray([one.slo_seconds for one in scene.classes])[requests.of("klass")]
+    accuracy = np.asarray([width.accuracy for width in scene.widths])[requests.of("width")]
+    answered = np.isfinite(latency)
+    return {
+        "objective": float(requests.of("value").mean()),
+        "latency_seconds": float(np.minimum(latency, 2.0 * slo).mean()),
+        "joules": float(requests.of("energy").mean()),
+        "accuracy": float(accuracy[answered].mean()) if answered.any() else 0.0,
+        "late_share": float((latency > slo).mean()),
+    }
