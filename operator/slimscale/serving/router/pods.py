@@ -25,8 +25,9 @@ _LINK_GROWTH = 1.02
 _LOOK_SECONDS = 0.005
 _LEAST_REFUSAL_SECONDS = 0.02
 _MOST_REFUSAL_SECONDS = 0.5
-_TURNED_AWAY_SECONDS = 0.01
-"""What a pod cannot do in time it cannot do a moment later either; its queue is longer than that."""
+_TURNED_AWAY_SHARE, _TURNED_AWAY_SECONDS = 0.125, 0.1
+"""For this share of the time that was too short, and so long at most, a pod's word holds: its queue is
+as long as that time, and keeps it busy meanwhile."""
 _FIRST_UNREACHABLE_SECONDS = 0.1
 _MOST_UNREACHABLE_SECONDS = 2.0
 _WELL, _PROBING = Health.WELL, Health.PROBING
@@ -152,7 +153,11 @@ class Pod:
 
     def turned_away(self, model: str, *, rows: int, left_seconds: float, now: float) -> None:
         """It has refused a request for want of time, before any work."""
-        self._turned_away[model] = (rows, left_seconds, now + _TURNED_AWAY_SECONDS)
+        self._turned_away[model] = (
+            rows,
+            left_seconds,
+            now + min(_TURNED_AWAY_SECONDS, _TURNED_AWAY_SHARE * left_seconds),
+        )
 
     def would_turn_away(self, model: str, *, rows: int, left_seconds: float, now: float) -> bool:
         """Whether it has just refused a request that was no larger and had as much time left."""
