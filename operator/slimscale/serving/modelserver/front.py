@@ -21,7 +21,7 @@ from slimscale.serving.protocol.metadata import ModelMetadata
 from slimscale.serving.protocol.paths import Endpoint, Resource, parse_path
 from slimscale.serving.protocol.requests import InferRequest, parse_request
 from slimscale.serving.protocol.responses import encode_response, json_response, select_outputs
-from slimscale.serving.protocol.tensors import Tensor
+from slimscale.serving.protocol.tensors import Tensor, all_finite
 
 __all__ = ["Front"]
 
@@ -181,7 +181,7 @@ class Front:
         the batch's other rows changes."""
         for tensor in outputs:
             array = tensor.array
-            if array.dtype.kind == "f" and not np.isfinite(array).all():
+            if not all_finite(array):
                 rows = ~np.isfinite(array.reshape(len(array), -1)).all(axis=1)
                 self._metrics.nonfinite_rows.labels(name).inc(int(rows.sum()))
 
