@@ -4,7 +4,7 @@ Labels are bounded: models, pools and classes of router.json, pods that are ther
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from prometheus_client.core import (
@@ -14,7 +14,7 @@ from prometheus_client.core import (
     Metric,
 )
 
-from slimscale.serving.histogram import Histogram
+from slimscale.serving.histogram import Histogram, ModelHistograms
 
 __all__ = ["COUNTS", "GAUGES", "Comparison", "Histogram", "RouterMetrics", "Surroundings"]
 
@@ -71,6 +71,26 @@ class Comparison:
         """Expected delay above the SLO."""
 
 
+_COMPARED: tuple[tuple[str, str, Callable[[Comparison], float]], ...] = (
+    ("shadow_compared", "Routes compared, both of which are feasible.", lambda c: c.requests),
+    (
+        "shadow_expected_seconds",
+        "Expected delay of the routes compared, summed.",
+        lambda c: c.seconds,
+    ),
+    (
+        "shadow_expected_accuracy",
+        "Accuracy of the routes compared, summed.",
+        lambda c: c.accuracy,
+    ),
+    (
+        "shadow_expected_misses",
+        "Routes compared that are expected to miss their SLO.",
+        lambda c: c.misses,
+    ),
+)
+
+
 class Surroundings(Protocol):
     """What is read when metrics are scraped."""
 
@@ -105,17 +125,18 @@ class RouterMetrics:
         """By policy and what the shadow would have done differently."""
         self.compared = {"acting": Comparison(), "shadow": Comparison()}
         """Of what was done, and of what the other policy would have done."""
-        self.latency: dict[str, Histogram] = {}
+        self.latency = ModelHistograms(
+            "slimscale_router_request_seconds",
+            "From a request's last byte to its answer.",
+            LATENCY_BOUNDS,
+        )
         self.overhead = Histogram(OVERHEAD_BOUNDS)
 
     def answered(self, status: int) -> None:
         self.by_code[str(status) if status in _CODES else "other"] += 1
 
     def took(self, model: str, seconds: float) -> None:
-        histogram = self.latency.get(model)
-        if histogram is None:
-            histogram = self.latency[model] = Histogram(LATENCY_BOUNDS)
-        histogram.observe(seconds)
+        self.latency.of(model).observe(seconds)
 
     def reject(self, reason: str, rows: int) -> None:
         self.rejected[reason] += 1
@@ -160,40 +181,12 @@ class RouterMetrics:
             ("policy", "difference"),
             self.shadow,
         )
-        compared = self.compared
-        yield _counts(
-            "shadow_compared",
-            "Routes compared, both of which are feasible.",
-            ("route",),
-            {name: sums.requests for name, sums in compared.items()},
-        )
-        yield _counts(
-            "shadow_expected_seconds",
-            "Expected delay of the routes compared, summed.",
-            ("route",),
-            {name: sums.seconds for name, sums in compared.items()},
-        )
-        yield _counts(
-            "shadow_expected_accuracy",
-            "Accuracy of the routes compared, summed.",
-            ("route",),
-            {name: sums.accuracy for name, sums in compared.items()},
-        )
-        yield _counts(
-            "shadow_expected_misses",
-            "Routes compared that are expected to miss their SLO.",
-            ("route",),
-            {name: sums.misses for name, sums in compared.items()},
-        )
+        for name, text, sum_of in _COMPARED:
+            values = {route: sum_of(sums) for route, sums in self.compared.items()}
+            yield _counts(name, text, ("route",), values)
 
     def _times(self) -> Iterator[Metric]:
-        name = "slimscale_router_request_seconds"
-        family = HistogramMetricFamily(
-            name, "From a request's last byte to its answer.", labels=["model"]
-        )
-        for model, histogram in self.latency.items():
-            family.add_metric([model], histogram.buckets(), histogram.total)
-        yield family
+        yield from self.latency.collect()
         overhead = HistogramMetricFamily(
             "slimscale_router_overhead_seconds",
             "Time in the router, without the pod's and without waiting for one.",
