@@ -285,7 +285,7 @@ def autoscaling(  # noqa: PLR0917 - each is an option of its own on the command 
     " slimscale bench bounds --seeds 5 --out docs/results;"
     " slimscale bench bounds --table operator/slimscale/weights/batching-limits.json"
 )
-def bounds(
+def bounds(  # noqa: PLR0917 - each is an option of its own on the command line
     quick: Annotated[
         bool, typer.Option("--quick", help="Two loads of each, one regime, shorter queues.")
     ] = False,
@@ -314,6 +314,70 @@ def bounds(
             seconds=seconds,
             regimes=_names(regimes),
             table=table,
+        )
+    )
+
+
+@bench_app.command(
+    epilog="Examples: slimscale bench routing --quick;"
+    " slimscale bench routing --policy router.safetensors --out docs/results;"
+    " slimscale bench routing --fidelity --out docs/results"
+)
+def routing(  # noqa: PLR0917 - each is an option of its own on the command line
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Two regimes, two loads, short traces: seconds.")
+    ] = False,
+    policy: Annotated[
+        list[Path] | None,
+        typer.Option(help="A learned policy (.safetensors, its .json beside it); several times."),
+    ] = None,
+    regimes: Annotated[
+        str, typer.Option(help="Only these, with commas between, such as base,fault,real.")
+    ] = "",
+    loads: Annotated[
+        str, typer.Option(help="In % of the capacity, such as 30,50,85; left out: 30 to 95.")
+    ] = "",
+    test_traces: Annotated[
+        int, typer.Option(min=0, max=1000, help="Of each cell; 0: 10, quick 3.")
+    ] = 0,
+    seconds: Annotated[
+        float, typer.Option(min=0.0, max=600.0, help="Of each trace; 0: 10, quick 3.")
+    ] = 0.0,
+    processes: Annotated[int, typer.Option(min=1, max=64, help="Processes that simulate.")] = 1,
+    fidelity: Annotated[
+        bool,
+        typer.Option(
+            "--fidelity", help="Instead: this simulator against the data plane's own code."
+        ),
+    ] = False,
+    traces: Annotated[Path, typer.Option(help="Folder of the recorded arrivals.")] = Path(
+        "data/traces"
+    ),
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the tables and plots; left out: print only.")
+    ] = None,
+    work: Annotated[
+        Path, typer.Option(help="Folder that keeps what is done, so that a stop costs nothing.")
+    ] = Path(WORK_FOLDER),
+    list_rules: Annotated[bool, typer.Option("--list", help="Name the rules and stop.")] = False,
+) -> None:
+    """Routing policies on simulated devices: every rule, learned ones, the bound, in all regimes."""
+    with _missing_packages_named():
+        from slimscale.bench.routing.command import RoutingRequest, bench_routing
+    bench_routing(
+        RoutingRequest(
+            quick=quick,
+            out=out,
+            work=work,
+            traces=traces,
+            policies=tuple(policy or ()),
+            regimes=_names(regimes),
+            loads=tuple(value / 100.0 for value in _numbers("--loads", loads)),
+            test_traces=test_traces,
+            seconds=seconds,
+            processes=processes,
+            fidelity=fidelity,
+            only_list=list_rules,
         )
     )
 

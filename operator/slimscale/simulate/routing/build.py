@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from slimscale.routing.learned import layout
 from slimscale.simulate.distributions import seed_state
-from slimscale.simulate.routing.engine import tell
 from slimscale.simulate.routing.scene import Scene
 from slimscale.simulate.routing.state import (
     CLASSES,
@@ -18,6 +17,7 @@ from slimscale.simulate.routing.state import (
     new_look,
     new_requests,
 )
+from slimscale.simulate.routing.telling import tell
 
 __all__ = ["new_plane", "service_seconds", "set_objective"]
 
@@ -58,6 +58,7 @@ def new_plane(
         len(scene.devices), len(scene.widths), len(scene.classes)
     )  # fmt: skip
     s["max_rows"], s["total"], s["retry_head"] = scene.max_batch_rows, len(arrival), -1
+    s["parked_head"] = -1
     s["noise"], s["delay"] = scene.noise, regime.telemetry_seconds
     s["drop_ratio"], s["evict_after"] = scene.drop_ratio, scene.evict_after_seconds
     s["slow_factor"], s["slow_seconds"] = regime.slow_factor, regime.slow_seconds

@@ -4,26 +4,23 @@ The rules are the sidecar's (`slimscale.routing.queues`, `.instances`, `.batch_t
 first among the widths that are loaded, heads of one queue while they stay within the smallest cap, no
 two batches in a row cut short for a deadline, loading beside computing. A request that may hold waits
 for a full batch until the latest start that keeps its SLO; one that may not wait makes its queue start.
-
-Random numbers come from SplitMix64 (Steele, Lea and Flood 2014), whose state is one number of the plane.
 """
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from slimscale.routing.learned.layout import FAST_SECONDS, SLOW_SECONDS
-from slimscale.simulate.routing.compiled import compiled
-from slimscale.simulate.routing.state import SNAPSHOTS, WIDTHS, Requests
+from slimscale.simulate.routing.compiled import compiled, inner
+from slimscale.simulate.routing.randomness import normal, uniform
+from slimscale.simulate.routing.state import Requests
+from slimscale.simulate.routing.telling import tell
 
 __all__ = ["advance_to_next_arrival", "apply_action", "normal", "tell", "uniform"]
 
-_STEP = np.uint64(0x9E3779B97F4A7C15)
-_MIX_A = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_B = np.uint64(0x94D049BB133111EB)
-_27, _30, _31, _11 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(11)
-_UNIT = 2.0**-53
+_NONE, _ZERO = cast(int, np.int64(-1)), cast(int, np.int64(0))
+"""Typed: plain numbers would make each function that gets them be compiled for those very numbers too."""
 
 _HOLD_HEADROOM = 0.8
 """Share of the SLO by which a held batch is to be done: service times scatter."""
@@ -32,23 +29,6 @@ _LATE_RATIO = 2.0
 _GAIN, _CLIP, _CLIPPED_IN_A_ROW = 0.05, 0.5, 6
 """As `slimscale.routing.batch_times` learns: little from one batch, anew from six in a row."""
 _SLOWDOWN_GAIN, _MOST_SLOWDOWN = 0.1, 100.0
-
-
-@compiled
-def uniform(s: Any) -> float:
-    """A number between 0 and 1, both excluded."""
-    s.rng += _STEP
-    mixed = s.rng
-    mixed = (mixed ^ (mixed >> _30)) * _MIX_A
-    mixed = (mixed ^ (mixed >> _27)) * _MIX_B
-    mixed = mixed ^ (mixed >> _31)
-    return (np.float64(mixed >> _11) + 0.5) * _UNIT
-
-
-@compiled
-def normal(s: Any) -> float:
-    """Standard normal (Box and Muller 1958)."""
-    return math.sqrt(-2.0 * math.log(uniform(s))) * math.cos(2.0 * math.pi * uniform(s))
 
 
 @compiled
@@ -63,7 +43,7 @@ def advance_to_next_arrival(s: Any, q: Requests) -> int:
             s.retry_head = q.each[request].following
             q.each[request].following = -1
             return int(request)
-        device, at = 0, s.event_at[0]
+        device, at = _ZERO, s.event_at[0]
         for other in range(1, s.devices):
             if s.event_at[other] < at:
                 device, at = other, s.event_at[other]
@@ -90,7 +70,7 @@ def apply_action(  # noqa: PLR0917 - compiled code is called by position
 ) -> None:  # fmt: skip
     """Route a request that `advance_to_next_arrival` gave. `expected_seconds`: until its answer.
 
-    A device that is down refuses it: it counts as dropped.
+    Where the device is down the request waits until some device returns, and is to be routed again.
     """
     decision = s.decisions
     s.decisions += 1
@@ -106,7 +86,8 @@ def apply_action(  # noqa: PLR0917 - compiled code is called by position
     one.sent_at = s.now
     one.expected_at = s.now + expected_seconds
     if s.down[device] == 1:
-        _drop(s, q, request)
+        one.following = s.parked_head
+        s.parked_head = request
         return
     one.open_following = -1
     s.changed[device] = 1
@@ -124,7 +105,7 @@ def apply_action(  # noqa: PLR0917 - compiled code is called by position
         _work(s, q, device)
 
 
-@compiled
+@inner
 def _enqueue(s: Any, q: Requests, request: int, device: int, width: int) -> None:
     klass = q.each[request].klass
     tail = s.tail[device, width, klass]
@@ -137,7 +118,7 @@ def _enqueue(s: Any, q: Requests, request: int, device: int, width: int) -> None
         s.tail[device, width, klass] = request
         q.each[request].following = -1
     else:  # one that comes again is older than some that wait
-        before, after = -1, s.head[device, width, klass]
+        before, after = _NONE, s.head[device, width, klass]
         while q.each[after].arrival <= q.each[request].arrival:
             before, after = after, q.each[after].following
         q.each[request].following = after
@@ -147,13 +128,13 @@ def _enqueue(s: Any, q: Requests, request: int, device: int, width: int) -> None
             q.each[before].following = request
 
 
-@compiled
+@inner
 def _pass_time(s: Any, at: float) -> None:
     s.area += s.inside * (at - s.now)
     s.now = at
 
 
-@compiled
+@inner
 def _count_arrival(s: Any) -> None:
     if s.rate_began < 0.0:
         s.rate_began = s.now
@@ -164,12 +145,12 @@ def _count_arrival(s: Any) -> None:
     s.rate_slow = s.rate_slow * math.exp(-gap / SLOW_SECONDS) + 1.0 / SLOW_SECONDS
 
 
-@compiled
+@inner
 def _act(s: Any, q: Requests, device: int) -> None:
     """What is due at a device now, then what follows from it."""
     if s.down[device] == 1:
         if s.down_until[device] <= s.now:
-            _return(s, device)
+            _return(s, q, device)
     elif s.down_from[device] <= s.now:
         _fail(s, q, device)
     if s.busy_until[device] <= s.now:
@@ -184,7 +165,7 @@ def _act(s: Any, q: Requests, device: int) -> None:
     _work(s, q, device)
 
 
-@compiled
+@inner
 def _work(s: Any, q: Requests, device: int) -> None:
     """Load what is asked for, start a batch where the device is idle, and note the next event."""
     s.check_at[device] = np.inf
@@ -199,10 +180,10 @@ def _work(s: Any, q: Requests, device: int) -> None:
     s.event_at[device] = min(at, s.hold_until[device], s.check_at[device], health)
 
 
-@compiled
+@inner
 def _first(s: Any, q: Requests, device: int, width: int) -> int:
     """The request of a queue with the earliest deadline; -1: it is empty."""
-    first, due = -1, np.inf
+    first, due = _NONE, np.inf
     for klass in range(s.classes):
         head = s.head[device, width, klass]
         if head >= 0:
@@ -212,10 +193,10 @@ def _first(s: Any, q: Requests, device: int, width: int) -> int:
     return first
 
 
-@compiled
+@inner
 def _start(s: Any, q: Requests, device: int) -> None:
     while True:
-        chosen, due, rows = -1, np.inf, 0
+        chosen, due, rows = _NONE, np.inf, _ZERO
         hold_until = np.inf
         for width in range(s.widths):
             queued = s.queued[device, width]
@@ -238,7 +219,7 @@ def _start(s: Any, q: Requests, device: int) -> None:
             return
 
 
-@compiled
+@inner
 def _latest_start(s: Any, q: Requests, head: int, rows: int) -> float:
     """Until when a queue may wait for `rows` so that its first request still keeps its SLO."""
     device, width = q.each[head].device, q.each[head].width
@@ -247,13 +228,13 @@ def _latest_start(s: Any, q: Requests, head: int, rows: int) -> float:
     return until
 
 
-@compiled
+@inner
 def _take(s: Any, q: Requests, device: int, width: int) -> int:
     """Start the next batch of a queue; its rows. 0: all that was queued had to be given up."""
     base = s.base[device, width] * s.scale[device, width]
     row = s.row[device, width] * s.scale[device, width]
     head = _first(s, q, device, width)
-    fitting = 0
+    fitting = _ZERO
     while head >= 0:
         wanted = min(q.each[head].cap, s.max_rows, s.queued[device, width])
         slack = q.each[head].arrival + s.drop_ratio * s.slo[q.each[head].klass] - s.now - base
@@ -269,7 +250,7 @@ def _take(s: Any, q: Requests, device: int, width: int) -> int:
         head = _first(s, q, device, width)
     if head < 0:
         return 0
-    first, last, rows, cap = -1, -1, 0, s.max_rows
+    first, last, rows, cap = _NONE, _NONE, _ZERO, s.max_rows
     while head >= 0:
         cap = min(cap, q.each[head].cap)
         if rows > 0 and rows + 1 > min(cap, fitting):
@@ -294,7 +275,7 @@ def _take(s: Any, q: Requests, device: int, width: int) -> int:
     return rows
 
 
-@compiled
+@inner
 def _end_of(s: Any, device: int, began: float, work: float) -> float:
     """When `work` seconds are done, slow-downs included."""
     at = began
@@ -317,7 +298,7 @@ def _end_of(s: Any, device: int, began: float, work: float) -> float:
         at = s.slow_until[device]
 
 
-@compiled
+@inner
 def _leave_queue(s: Any, q: Requests, device: int, width: int, request: int) -> None:
     """Take the head of a class's queue out."""
     klass = q.each[request].klass
@@ -329,7 +310,7 @@ def _leave_queue(s: Any, q: Requests, device: int, width: int, request: int) -> 
     s.eager[device, width] -= 1 - q.each[request].hold
 
 
-@compiled
+@inner
 def _finish(s: Any, q: Requests, device: int) -> None:
     width, rows = s.run_width[device], s.run_rows[device]
     lasted = s.now - s.run_began[device]
@@ -365,7 +346,7 @@ def _finish(s: Any, q: Requests, device: int) -> None:
         one.following = -1
 
 
-@compiled
+@inner
 def _learn(s: Any, device: int, width: int, rows: int, lasted: float) -> None:
     """The device's estimate of its own speed at a width, as a factor of what it is when well."""
     expected = (s.base[device, width] + s.row[device, width] * rows) * s.scale[device, width]
@@ -384,7 +365,7 @@ def _learn(s: Any, device: int, width: int, rows: int, lasted: float) -> None:
     s.scale[device, width] *= 1.0 + _GAIN * error
 
 
-@compiled
+@inner
 def _drop(s: Any, q: Requests, request: int) -> None:
     """No answer: the worst latency that counts, a miss, no accuracy gained, no energy of its own."""
     q.each[request].latency = np.inf
@@ -394,7 +375,7 @@ def _drop(s: Any, q: Requests, request: int) -> None:
     s.inside -= 1
 
 
-@compiled
+@inner
 def _give_up_rest(s: Any, q: Requests) -> None:
     """Nothing will happen any more: what still waits never gets its width loaded."""
     for device in range(s.devices):
@@ -406,17 +387,17 @@ def _give_up_rest(s: Any, q: Requests) -> None:
                 head = _first(s, q, device, width)
 
 
-@compiled
+@inner
 def _load(s: Any, device: int) -> None:
     """Begin to load the cold width with the most queued; make room by unloading what is long idle."""
-    wanted, rows = -1, 0
+    wanted, rows = _NONE, _ZERO
     for width in range(s.widths):
         if s.warm[device, width] == 0 and s.queued[device, width] > rows:
             wanted, rows = width, s.queued[device, width]
     if wanted < 0:
         return
     while s.memory_free[device] < s.memory[device, wanted] - 1e-9:
-        victim, used = -1, np.inf
+        victim, used = _NONE, np.inf
         for width in range(s.widths):
             running = s.busy_until[device] < np.inf and s.run_width[device] == width
             idle = s.warm[device, width] == 1 and s.queued[device, width] == 0 and not running
@@ -434,7 +415,7 @@ def _load(s: Any, device: int) -> None:
     s.load_until[device] = s.now + s.load[device, wanted]
 
 
-@compiled
+@inner
 def _fail(s: Any, q: Requests, device: int) -> None:
     """A random shutdown: what it had comes again to the router, its telemetry and instances go."""
     s.down[device] = 1
@@ -467,7 +448,7 @@ def _fail(s: Any, q: Requests, device: int) -> None:
     s.load_width[device] = -1
 
 
-@compiled
+@inner
 def _again(s: Any, q: Requests, request: int) -> None:
     """To be routed anew, unless its time is over or there is no room to note one more decision."""
     over = q.each[request].arrival + s.drop_ratio * s.slo[q.each[request].klass] <= s.now
@@ -483,40 +464,16 @@ def _again(s: Any, q: Requests, request: int) -> None:
     s.retry_tail = request
 
 
-@compiled
-def _return(s: Any, device: int) -> None:
+@inner
+def _return(s: Any, q: Requests, device: int) -> None:
     s.down[device] = 0
     s.mask_changed = 1
     s.down_from[device] = s.now - s.down_gap * math.log(uniform(s))
     s.slowdown[device] = 1.0
     tell(s, device)
-
-
-@compiled
-def tell(s: Any, device: int) -> None:
-    """Telemetry leaves the device now; the router has it `delay` seconds later."""
-    s.told[device] += 1
-    place = s.told[device] % SNAPSHOTS
-    first = place * WIDTHS
-    backlog = 0.0
-    if s.busy_until[device] < np.inf:  # as the device expects it, not as it will be
-        width = s.run_width[device]
-        lasts = s.base[device, width] + s.row[device, width] * s.run_rows[device]
-        backlog = max(0.0, s.run_began[device] + lasts * s.scale[device, width] - s.now)
-    for width in range(s.widths):
-        queued = s.queued[device, width]
-        if queued > 0:
-            batches = (queued + s.max_rows - 1) // s.max_rows
-            work = batches * s.base[device, width] + queued * s.row[device, width]
-            backlog += work * s.scale[device, width]
-        load = 0.0
-        if s.warm[device, width] == 0:
-            load = s.load[device, width]
-            if s.load_width[device] == width:
-                load = max(0.0, s.load_until[device] - s.now)
-        s.told_queued[device, first + width] = queued
-        s.told_received[device, first + width] = s.received[device, width]
-        s.told_scale[device, first + width] = s.scale[device, width]
-        s.told_load[device, first + width] = load
-    s.told_at[device, place] = s.now
-    s.told_backlog[device, place] = backlog
+    request = s.parked_head
+    s.parked_head = -1
+    while request >= 0:
+        following = q.each[request].following
+        _again(s, q, request)
+        request = following

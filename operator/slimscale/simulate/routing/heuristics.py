@@ -4,14 +4,15 @@ A rule is a number (`Kind`) and a row of settings (`Setting`). All are given wha
 that may be old, and what it has sent itself since; none looks into a device.
 """
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slimscale.routing.learned import layout as at
-from slimscale.simulate.routing.compiled import compiled
-from slimscale.simulate.routing.engine import advance_to_next_arrival, apply_action, uniform
+from slimscale.simulate.routing.compiled import compiled, inner
+from slimscale.simulate.routing.engine import advance_to_next_arrival, apply_action
+from slimscale.simulate.routing.randomness import uniform
 from slimscale.simulate.routing.state import Plane
 from slimscale.simulate.routing.view import expected_seconds, fill_observation
 
@@ -22,7 +23,7 @@ class Kind:
     """What picks the device (and for the last four the width with it)."""
 
     RANDOM = 0
-    """Any device, any width: the paper's baseline."""
+    """Any device; with `WidthRule.ANY` any width: the paper's baseline."""
     ROUND_ROBIN = 1
     JSQ = 2
     """Fewest rows queued or sent."""
@@ -56,7 +57,7 @@ class Setting:
     HOLD_SHARE = 4
     """Requests may wait for a fuller batch while the expected delay is below this share of the SLO."""
     CAP = 5
-    """Most rows of a batch."""
+    """Most rows of a batch; 0: as many as still end in time (`slimscale.routing.expected_delay`)."""
 
 
 SETTINGS = 6
@@ -66,6 +67,8 @@ _POWER_OF_TWO, _SED, _PRICED = Kind.POWER_OF_TWO, Kind.SED, Kind.PRICED
 _SLIMMEST, _WIDEST = WidthRule.SLIMMEST, WidthRule.WIDEST
 _WITHIN_SLACK, _ANY = WidthRule.WITHIN_SLACK, WidthRule.ANY
 _RULE, _COLD_AWARE, _SLACK_SHARE = Setting.RULE, Setting.COLD_AWARE, Setting.SLACK_SHARE
+_SLO, _SLACK = at.REQUEST_SLO_SECONDS, at.REQUEST_SLACK_SECONDS
+_EVERY = cast(int, np.int64(-1))
 _PRICE, _HOLD_SHARE, _CAP = Setting.PRICE, Setting.HOLD_SHARE, Setting.CAP
 _NEAR = 1.0 + 1e-9
 Support = NDArray[np.bool_]
@@ -84,12 +87,27 @@ def run_rule(plane: Plane, kind: int, setting: NDArray[np.float64], support: Sup
         allowed = support[requests.each[request].klass]
         device, width = choose(s, look, kind, setting, allowed)
         expected = expected_seconds(look, device, width)
-        hold = 1 if expected < setting[_HOLD_SHARE] * look.request[1] else 0
+        hold = 1 if expected < setting[_HOLD_SHARE] * look.request[_SLO] else 0
         cap = int(setting[_CAP])
+        if cap < 1:
+            cap = _cap_in_time(look, device, width, expected)
         apply_action(s, requests, request, device, width, cap, hold, expected)
 
 
-@compiled
+@inner
+def _cap_in_time(look: Any, device: int, width: int, expected: float) -> int:
+    """The largest power of two of rows whose batch ends in time, however long the request waits."""
+    service = look.cells[device, width, at.CELL_SERVICE_SECONDS]
+    row = look.cells[device, width, at.CELL_ROW_SECONDS]
+    budget = min(look.request[at.REQUEST_SLACK_SECONDS], look.request[at.REQUEST_SLO_SECONDS])
+    slack = max(budget - (expected - service), budget / 2.0) - (service - row)
+    cap = 1
+    while 2 * cap <= look.service[at.SERVICE_MAX_BATCH_ROWS] and 2 * cap * row <= slack:
+        cap *= 2
+    return cap
+
+
+@inner
 def choose(
     s: Any, look: Any, kind: int, setting: NDArray[np.float64], allowed: NDArray[np.bool_]
 ) -> tuple[int, int]:
@@ -97,13 +115,12 @@ def choose(
     if kind == _PRICED:
         return _most_worth(look, setting)
     if kind == _SED:
-        found = _soonest(look, setting, -1, allowed)
-        return found if found[0] >= 0 else _soonest_of_all(look, setting, -1)
-    device = -1
+        found = _soonest(look, setting, _EVERY, allowed)
+        return found if found[0] >= 0 else _soonest_of_all(look, setting, _EVERY)
+    device = _EVERY
     if kind == _RANDOM:
         device = _random_device(s, look)
-        return device, _random_width(s, look, device)
-    if kind == _ROUND_ROBIN:
+    elif kind == _ROUND_ROBIN:
         device = _next_device(s, look)
     elif kind == _JSQ:
         device = _shortest_queue(look)
@@ -117,7 +134,7 @@ def choose(
     return _soonest_of_all(look, setting, device)
 
 
-@compiled
+@inner
 def _delay(look: Any, setting: NDArray[np.float64], device: int, width: int) -> float:
     drain = look.pods[device, at.POD_DRAIN_SECONDS]
     load = look.cells[device, width, at.CELL_LOAD_SECONDS]
@@ -126,13 +143,13 @@ def _delay(look: Any, setting: NDArray[np.float64], device: int, width: int) -> 
     return delay
 
 
-@compiled
+@inner
 def _soonest_of_all(look: Any, setting: NDArray[np.float64], only: int) -> tuple[int, int]:
     found = _soonest(look, setting, only, look.mask)
     return found if found[0] >= 0 else (0, 0)
 
 
-@compiled
+@inner
 def _soonest(
     look: Any, setting: NDArray[np.float64], only: int, allowed: NDArray[np.bool_]
 ) -> tuple[int, int]:
@@ -142,7 +159,7 @@ def _soonest(
     """
     devices, widths = look.mask.shape
     rule = int(setting[_RULE])
-    slack = setting[_SLACK_SHARE] * min(look.request[1], look.request[0])
+    slack = setting[_SLACK_SHARE] * min(look.request[_SLO], look.request[_SLACK])
     best_device, best_width, best = -1, -1, np.inf
     wide_device, wide_width, wide = -1, -1, np.inf
     for device in range(devices):
@@ -171,7 +188,7 @@ def _soonest(
     return best_device, best_width
 
 
-@compiled
+@inner
 def _most_worth(look: Any, setting: NDArray[np.float64]) -> tuple[int, int]:
     """Most expected J less the price of the device time, which grows with what already waits there."""
     devices, widths = look.mask.shape
@@ -186,7 +203,7 @@ def _most_worth(look: Any, setting: NDArray[np.float64]) -> tuple[int, int]:
     return best_device, best_width
 
 
-@compiled
+@inner
 def _worth(look: Any, setting: NDArray[np.float64], device: int, width: int) -> float:
     cells, service = look.cells, look.service
     slo = look.request[at.REQUEST_SLO_SECONDS]
@@ -208,7 +225,7 @@ def _worth(look: Any, setting: NDArray[np.float64], device: int, width: int) -> 
     return value
 
 
-@compiled
+@inner
 def _random_device(s: Any, look: Any) -> int:
     devices, _ = look.mask.shape
     there = 0
@@ -225,7 +242,7 @@ def _random_device(s: Any, look: Any) -> int:
     return 0
 
 
-@compiled
+@inner
 def _random_width(s: Any, look: Any, device: int) -> int:
     _, widths = look.mask.shape
     place = int(uniform(s) * look.mask[device].sum())
@@ -237,7 +254,7 @@ def _random_width(s: Any, look: Any, device: int) -> int:
     return 0
 
 
-@compiled
+@inner
 def _next_device(s: Any, look: Any) -> int:
     devices, _ = look.mask.shape
     for step in range(devices):
@@ -247,7 +264,7 @@ def _next_device(s: Any, look: Any) -> int:
     return 0
 
 
-@compiled
+@inner
 def _shortest_queue(look: Any) -> int:
     devices, _ = look.mask.shape
     best, fewest = 0, np.inf

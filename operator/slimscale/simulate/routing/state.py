@@ -37,8 +37,9 @@ IntArray: TypeAlias = NDArray[np.int64]
 _SCALARS_INT = (
     # The scene's sizes.
     "devices", "widths", "classes", "max_rows",
-    # The trace: requests in all, the next to arrive, those to be routed again (a list).
-    "total", "next_request", "retry_head", "retry_tail",
+    # The trace: requests in all, the next to arrive, those to be routed again (a list), those for
+    # which no device is there (another).
+    "total", "next_request", "retry_head", "retry_tail", "parked_head",
     # Counters: in the system, routed, ended by their kind.
     "inside", "decisions", "answered", "dropped", "batches",
     # Of the mask in `Look`: 1 where some device came or went, and the class it is of.
@@ -112,12 +113,12 @@ REQUEST = np.dtype(
         ("following", np.int64),  # the next in the same queue, batch or retry list; -1: the last
         ("open_following", np.int64),  # the next that was sent to the same device
         ("decision", np.int64),  # its last one; -1 before
-        ("klass", np.int32),
-        ("device", np.int32),
-        ("width", np.int32),
-        ("cap", np.int32),
-        ("hold", np.int32),
-        ("done", np.int32),  # 1: answered or dropped
+        ("klass", np.int64),
+        ("device", np.int64),
+        ("width", np.int64),
+        ("cap", np.int64),
+        ("hold", np.int64),
+        ("done", np.int64),  # 1: answered or dropped
     ],
     align=True,
 )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from slimscale.routing.learned import layout as at
-from slimscale.simulate.routing.compiled import compiled
+from slimscale.simulate.routing.compiled import compiled, inner
 from slimscale.simulate.routing.state import SNAPSHOTS, WIDTHS, Look, Requests
 
 __all__ = ["expected_seconds", "fill_observation"]
@@ -40,7 +40,7 @@ def fill_observation(s: Any, q: Requests, request: int, look: Look) -> None:
     _fill_service(s, look)
 
 
-@compiled
+@inner
 def _fill_mask(s: Any, klass: int, look: Look) -> None:
     s.mask_changed = 0
     s.mask_class = klass
@@ -50,7 +50,7 @@ def _fill_mask(s: Any, klass: int, look: Look) -> None:
             look.mask[device, width] = s.down[device] == 0 and accurate
 
 
-@compiled
+@inner
 def _fill_device(s: Any, q: Requests, device: int, look: Look) -> None:
     known = s.known[device]
     if known < s.told[device]:
@@ -81,7 +81,7 @@ def _fill_device(s: Any, q: Requests, device: int, look: Look) -> None:
     look.pods[device, _SLOWDOWN] = s.slowdown[device]
 
 
-@compiled
+@inner
 def _fill_cells(s: Any, device: int, look: Look) -> None:
     """What changes with telemetry, and with what the router sends."""
     s.changed[device] = 0
@@ -109,7 +109,7 @@ def _fill_cells(s: Any, device: int, look: Look) -> None:
     look.pods[device, _LINK] = 0.0
 
 
-@compiled
+@inner
 def _fill_service(s: Any, look: Look) -> None:
     """Rates as `slimscale.routing.learned.arrivals` gives them."""
     gap = s.now - s.rate_at
@@ -126,7 +126,7 @@ def _fill_service(s: Any, look: Look) -> None:
     service[at.SERVICE_PLANNED_LOAD] = s.planned_load if s.planned_load > 0.0 else slow
 
 
-@compiled
+@inner
 def _filled(age: float, horizon: float) -> float:
     if age > 40.0 * horizon:  # to the last bit of a float
         return 1.0

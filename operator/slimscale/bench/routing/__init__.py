@@ -1,0 +1,1 @@
+"""Routing policies on the compiled data plane: every rule, the learned policy, the bounds."""

@@ -1,0 +1,114 @@
+"""Where policies play: a scene at a load, with the plans that belong to it."""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from slimscale.simulate.bounds.fleet import Fleet, RequestClass
+from slimscale.simulate.bounds.planning import ObjectiveWeights, Plan, capacity, planning_lp
+from slimscale.simulate.routing.build import new_plane
+from slimscale.simulate.routing.scene import REGIMES, Device, Scene, six
+from slimscale.simulate.routing.state import FloatArray, Plane
+from slimscale.simulate.routing.traces import draw_trace
+
+__all__ = ["REFERENCE_ACCURACY", "Stage", "draw_pool", "fleet_of", "plan_for", "stage_of"]
+
+REFERENCE_ACCURACY = 0.745
+"""Loads are shares of the rate that the fleet can serve at this mean accuracy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A scene, and the mean load in rows a second."""
+
+    scene: Scene
+    load: float
+    """Share of the capacity."""
+    rate: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.scene.regime.name} {self.load:g}"
+
+    def plane(self, seconds: float, seed: int, gaps: FloatArray | None = None) -> Plane:
+        """A fresh plane before its first arrival: the same for every policy."""
+        trace = draw_trace(self.scene, self.rate, seconds, seed=seed, gaps=gaps)
+        return new_plane(self.scene, trace.arrival, trace.klass, seed=seed, planned_load=self.rate)
+
+    def support(self, inflation: float) -> np.ndarray:
+        """[C, D, W]: cells of the plan for so many times the load."""
+        return np.ascontiguousarray(plan_for(self.scene, self.rate, inflation).support)
+
+
+def fleet_of(scene: Scene) -> Fleet:
+    devices, widths = scene.devices, scene.widths
+    return Fleet(
+        base_seconds=tuple(device.base_seconds for device in devices),
+        row_seconds=tuple(device.row_seconds for device in devices),
+        dynamic_watts=tuple(device.dynamic_watts for device in devices),
+        idle_watts=tuple(device.idle_watts for device in devices),
+        accuracy=tuple(width.accuracy for width in widths),
+        flops_ratio=tuple(width.flops_ratio for width in widths),
+        max_batch_rows=scene.max_batch_rows,
+        noise=scene.noise,
+    )
+
+
+@lru_cache(maxsize=4096)
+def plan_for(scene: Scene, rate: float, inflation: float = 1.0) -> Plan:
+    """The planning problem on J; its value bounds every policy where `inflation` is 1."""
+    objective = scene.objective
+    return planning_lp(
+        fleet_of(scene),
+        rows_per_second=rate,
+        classes=[
+            RequestClass(one.slo_seconds, one.share, one.min_accuracy) for one in scene.classes
+        ],
+        weights=ObjectiveWeights(
+            accuracy=objective.accuracy,
+            reference_accuracy=objective.reference,
+            latency=objective.latency,
+            per_joule=objective.energy * scene.regime.energy_times,
+            miss=objective.miss,
+        ),
+        inflation=inflation,
+    )
+
+
+@lru_cache(maxsize=256)
+def _capacity(devices: tuple[Device, ...]) -> float:
+    # Of the times without noise, as in the first experiment: loads are the same figures there.
+    return capacity(replace(fleet_of(Scene(devices)), noise=0.0), min_accuracy=REFERENCE_ACCURACY)
+
+
+def stage_of(
+    regime: str,
+    load: float,
+    *,
+    devices: tuple[Device, ...] | None = None,
+    scene: Scene | None = None,
+) -> Stage:
+    """`scene`: its classes, objective and limits; its devices and regime are replaced."""
+    devices = devices or six()
+    made = replace(scene or Scene(devices), devices=devices, regime=REGIMES[regime])
+    return Stage(made, load, load * _capacity(devices))
+
+
+def draw_pool(count: int, seed: int) -> tuple[Device, ...]:
+    """`count` devices, each like one of the six, every figure 30 % up or down: none seen in training."""
+    rng = np.random.default_rng((seed, count))
+    kinds = six()
+    found = []
+    for index in range(count):
+        kind = kinds[int(rng.integers(len(kinds)))]
+        base, row, dynamic, idle = (
+            float(figure * rng.uniform(0.7, 1.3))
+            for figure in (
+                kind.base_seconds, kind.row_seconds, kind.dynamic_watts, kind.idle_watts,
+            )
+        )  # fmt: skip
+        found.append(
+            Device(f"{kind.name}-{index}", base, row, dynamic, idle, kind.load_seconds, kind.memory)
+        )
+    return tuple(found)
