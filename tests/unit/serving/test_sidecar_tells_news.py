@@ -98,10 +98,10 @@ async def test_a_timer_left_by_an_earlier_batch_cuts_no_later_one_short_and_none
         assert Asker.values(await asker.infer([1.0], headers=within(40))) == [10.0]
         server.hold()
         late = asyncio.create_task(asker.infer([2.0], headers=within(80)))
-        patient = None
         await server.arrived.wait()
         patient = asyncio.create_task(asker.infer([3.0]))
         assert (await late).status == 504
+        assert sidecar.batcher.up  # told at its deadline, not when the batch was given up as stuck
         server.release()
         assert Asker.values(await patient) == [30.0]
         await until(lambda: sidecar.batcher.pending == 0)
