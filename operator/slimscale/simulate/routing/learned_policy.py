@@ -17,7 +17,7 @@ from slimscale.simulate.routing.state import Look, Plane
 from slimscale.simulate.routing.view import expected_seconds, fill_observation
 
 __all__ = ["CELL_COUNT", "REGIME_COUNT", "choose_cell", "fill_cells", "fill_regime", "run_gate"]
-__all__ += ["Plans", "plans_of"]
+__all__ += ["Plans", "plans_of", "run_policy", "score_actions"]
 
 CELL_COUNT = len(features.CELL_FEATURES)
 REGIME_COUNT = len(features.REGIME_FEATURES)
@@ -288,6 +288,79 @@ def run_gate(plane: Plane, plan: Plans, start: Any, slopes: Any) -> None:
         pod, width, hold = choose_cell(look, coefficients, phi)
         if pod < 0:
             pod, width = 0, 0
+        cap = int(caps[pod, width]) if hold == 1 else s.max_rows
+        apply_action(
+            s, requests, request, pod, width, cap, hold, expected_seconds(look, pod, width)
+        )
+
+
+@compiled
+def score_actions(  # noqa: PLR0917 - compiled code is called by position
+    phi: Any, allowed: Any, regime: Any, coefficients: Any, hidden: Any, bias: Any, out: Any,
+    units: Any, scores: Any,
+) -> None:  # fmt: skip
+    """Scores in J of all actions into `scores` (2 P W,); -inf where not allowed.
+
+    `units` (P, W, H) gets the hidden units' values, for the gradient.
+    """
+    pods, widths = phi.shape[0], phi.shape[1]
+    cells = pods * widths
+    count = out.shape[0]
+    for pod in range(pods):
+        for width in range(widths):
+            place = pod * widths + width
+            scores[place] = -np.inf
+            scores[cells + place] = -np.inf
+            if not allowed[place]:
+                continue
+            score = 0.0
+            for k in range(HOLD):
+                score += coefficients[k] * phi[pod, width, k]
+            for h in range(count):
+                total = bias[h]
+                for k in range(CELL_COUNT):
+                    total += hidden[h, k] * phi[pod, width, k]
+                for j in range(REGIME_COUNT):
+                    total += hidden[h, CELL_COUNT + j] * regime[j]
+                units[pod, width, h] = math.tanh(total)
+                score += out[h] * units[pod, width, h]
+            scores[place] = score
+            if allowed[cells + place]:
+                scores[cells + place] = score + coefficients[HOLD] * phi[pod, width, HOLD]
+
+
+@compiled
+def run_policy(  # noqa: PLR0917 - compiled code is called by position
+    plane: Plane, plan: Plans, start: Any, slopes: Any, hidden: Any, bias: Any, out: Any
+) -> None:
+    """Route a whole trace by gate and residual (hidden (H, K + G), bias (H,), out (H,))."""
+    s: Any = plane.state[0]
+    requests, look = plane.requests, plane.look
+    pods, widths = look.mask.shape
+    cells = pods * widths
+    regime, coefficients = np.empty(REGIME_COUNT), np.empty(CELL_COUNT)
+    phi = np.empty((pods, widths, CELL_COUNT))
+    caps, rates = np.empty((pods, widths)), np.empty(pods)
+    allowed = np.zeros(2 * cells, dtype=np.bool_)
+    scores = np.empty(2 * cells)
+    units = np.empty((pods, widths, out.shape[0]))
+    while True:
+        request = advance_to_next_arrival(s, requests)
+        if request < 0:
+            return
+        fill_observation(s, requests, request, look)
+        fill_regime(look, plan.capacity, regime)
+        fill_cells(look, plan, rates, phi, caps)
+        regime_coefficients(start, slopes, regime, coefficients)
+        for pod in range(pods):
+            for width in range(widths):
+                place = pod * widths + width
+                allowed[place] = look.mask[pod, width]
+                allowed[cells + place] = look.mask[pod, width] and caps[pod, width] > 0.0
+        score_actions(phi, allowed, regime, coefficients, hidden, bias, out, units, scores)
+        action = int(scores.argmax())
+        place, hold = action % cells, action // cells
+        pod, width = place // widths, place % widths
         cap = int(caps[pod, width]) if hold == 1 else s.max_rows
         apply_action(
             s, requests, request, pod, width, cap, hold, expected_seconds(look, pod, width)

@@ -9,10 +9,22 @@ from slimscale.routing.learned.observation import FloatArray
 from slimscale.simulate.routing.learned_policy import run_gate
 from slimscale.training.router.scenes import Case, mean_value
 
-__all__ = ["SCALES", "Gate", "first_gate", "value_of"]
+__all__ = ["SCALES", "SEARCHED", "Gate", "first_gate", "value_of"]
 
 SCALES = np.array([0.5, 0.5, 0.5, 0.5, 1.5, 1.5, 1.0, 1.0, 0.3, 0.3, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5])
 """(K,) by how much each coefficient may differ, in its own unit."""
+
+
+_STEERING = frozenset(
+    ("load", "burst", "burst_squared", "slo", "backlog", "worst_overdue", "age", "cold",
+     "worst_slowdown", "energy_weight")
+)  # fmt: skip
+_SLOPE_SHARE = 0.3
+SEARCHED = np.concatenate([
+    np.ones(len(CELL_FEATURES)),
+    np.tile([_SLOPE_SHARE * (name in _STEERING) for name in REGIME_FEATURES], len(CELL_FEATURES)),
+])  # fmt: skip
+"""(K + K G,) by how much the evolution strategy moves each parameter: fewer are found sooner."""
 
 
 @dataclass(frozen=True, slots=True)

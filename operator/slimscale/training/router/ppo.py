@@ -20,9 +20,14 @@ import numpy as np
 from slimscale.routing.learned.observation import FloatArray
 from slimscale.routing.learned.weights import PolicyWeights, Residual
 from slimscale.simulate.routing.compiled import compiled
-from slimscale.simulate.routing.learned_policy import CELL_COUNT, HOLD, REGIME_COUNT
+from slimscale.simulate.routing.learned_policy import (
+    CELL_COUNT,
+    HOLD,
+    REGIME_COUNT,
+    score_actions,
+)
 from slimscale.training.router.adam import Adam
-from slimscale.training.router.rollout import Rollout, residual_arrays, score_actions
+from slimscale.training.router.rollout import Rollout, residual_arrays
 
 __all__ = ["PpoSettings", "UpdateReport", "gradient", "improve", "pack", "unpack"]
 

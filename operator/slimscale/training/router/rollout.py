@@ -11,18 +11,18 @@ from slimscale.simulate.routing.compiled import compiled
 from slimscale.simulate.routing.engine import advance_to_next_arrival, apply_action, uniform
 from slimscale.simulate.routing.learned_policy import (
     CELL_COUNT,
-    HOLD,
     REGIME_COUNT,
     Plans,
     fill_cells,
     fill_regime,
     regime_coefficients,
+    score_actions,
 )
 from slimscale.simulate.routing.state import Plane
 from slimscale.simulate.routing.view import expected_seconds, fill_observation
 from slimscale.training.router.scenes import Case
 
-__all__ = ["Rollout", "residual_arrays", "roll_out", "score_actions"]
+__all__ = ["Rollout", "log_probabilities", "residual_arrays", "roll_out"]
 
 Array = np.ndarray[Any, Any]
 
@@ -58,41 +58,6 @@ def residual_arrays(weights: PolicyWeights) -> tuple[Array, Array, Array]:
     if weights.residual is None:
         return np.zeros((0, CELL_COUNT + REGIME_COUNT)), np.zeros(0), np.zeros(0)
     return weights.residual.hidden, weights.residual.hidden_bias, weights.residual.out
-
-
-@compiled
-def score_actions(  # noqa: PLR0917 - compiled code is called by position
-    phi: Any, allowed: Any, regime: Any, coefficients: Any, hidden: Any, bias: Any, out: Any,
-    units: Any, scores: Any,
-) -> None:  # fmt: skip
-    """Scores in J of all actions into `scores` (2 P W,); -inf where not allowed.
-
-    `units` (P, W, H) gets the hidden units' values, for the gradient.
-    """
-    pods, widths = phi.shape[0], phi.shape[1]
-    cells = pods * widths
-    count = out.shape[0]
-    for pod in range(pods):
-        for width in range(widths):
-            place = pod * widths + width
-            scores[place] = -np.inf
-            scores[cells + place] = -np.inf
-            if not allowed[place]:
-                continue
-            score = 0.0
-            for k in range(HOLD):
-                score += coefficients[k] * phi[pod, width, k]
-            for h in range(count):
-                total = bias[h]
-                for k in range(CELL_COUNT):
-                    total += hidden[h, k] * phi[pod, width, k]
-                for j in range(REGIME_COUNT):
-                    total += hidden[h, CELL_COUNT + j] * regime[j]
-                units[pod, width, h] = math.tanh(total)
-                score += out[h] * units[pod, width, h]
-            scores[place] = score
-            if allowed[cells + place]:
-                scores[cells + place] = score + coefficients[HOLD] * phi[pod, width, HOLD]
 
 
 @compiled
@@ -201,3 +166,33 @@ def roll_out(case: Case, weights: PolicyWeights) -> Rollout:
         accuracy=accuracy,
         area=np.append(plane.requests.decisions["area"][1:count], 0.0),
     )
+
+
+@compiled
+def _logs(  # noqa: PLR0917 - compiled code is called by position
+    phi: Any, allowed: Any, regime: Any, action: Any, start: Any, slopes: Any, hidden: Any,
+    bias: Any, out: Any, sharpness: float, found: Any,
+) -> None:  # fmt: skip
+    pods, widths = phi.shape[1], phi.shape[2]
+    coefficients, scores = np.empty(CELL_COUNT), np.empty(2 * pods * widths)
+    units = np.empty((pods, widths, out.shape[0]))
+    for n in range(len(action)):
+        regime_coefficients(start, slopes, regime[n], coefficients)
+        score_actions(phi[n], allowed[n], regime[n], coefficients, hidden, bias, out, units, scores)
+        top = scores.max()
+        total = 0.0
+        for place in range(len(scores)):
+            total += math.exp((scores[place] - top) * sharpness)
+        found[n] = (scores[action[n]] - top) * sharpness - math.log(total)
+
+
+def log_probabilities(
+    weights: PolicyWeights, phi: Array, allowed: Array, regime: Array, action: Array
+) -> Array:
+    """(N,) of the actions under a policy; arrays as in `Rollout`."""
+    found = np.empty(len(action))
+    _logs(
+        phi, allowed, regime, action, weights.start, weights.slopes, *residual_arrays(weights),
+        weights.sharpness, found,
+    )  # fmt: skip
+    return found

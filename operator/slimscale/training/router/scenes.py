@@ -16,7 +16,15 @@ from slimscale.simulate.routing.scene import REGIMES, Device, Regime, Scene, six
 from slimscale.simulate.routing.state import Plane
 from slimscale.simulate.routing.traces import Trace, draw_trace
 
-__all__ = ["REFERENCE_ACCURACY", "TROUBLE", "Case", "case_of", "draw_case", "mean_value"]
+__all__ = [
+    "REFERENCE_ACCURACY",
+    "TROUBLE",
+    "Case",
+    "case_of",
+    "draw_case",
+    "fleet_of",
+    "mean_value",
+]
 
 REFERENCE_ACCURACY = 0.745
 """Loads are shares of the rate that the fleet can serve at this mean accuracy."""
@@ -54,8 +62,13 @@ def mean_value(plane: Plane, *, from_seconds: float = WARM_UP_SECONDS) -> float:
 
 @lru_cache(maxsize=256)
 def _rate_and_plans(scene: Scene) -> tuple[float, Plans]:
+    return capacity(fleet_of(scene), min_accuracy=REFERENCE_ACCURACY), plans_of(price_table(scene))
+
+
+def fleet_of(scene: Scene) -> Fleet:
+    """The scene's devices for the planning problem, their times without noise."""
     devices, widths = scene.devices, scene.widths
-    fleet = Fleet(
+    return Fleet(
         base_seconds=tuple(device.base_seconds for device in devices),
         row_seconds=tuple(device.row_seconds for device in devices),
         dynamic_watts=tuple(device.dynamic_watts for device in devices),
@@ -64,7 +77,6 @@ def _rate_and_plans(scene: Scene) -> tuple[float, Plans]:
         flops_ratio=tuple(width.flops_ratio for width in widths),
         max_batch_rows=scene.max_batch_rows,
     )
-    return capacity(fleet, min_accuracy=REFERENCE_ACCURACY), plans_of(price_table(scene))
 
 
 def price_table(scene: Scene) -> PriceTable:
