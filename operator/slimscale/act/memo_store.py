@@ -25,7 +25,7 @@ _VOLATILE = frozenset(
     {
         "trends", "trend_threads", "trend_cores", "trend_seen_until_seconds", "carried_cpu_log",
         "deviating_since_seconds", "rate_variance", "proposals", "points", "invalid_predictions",
-        "repredict", "settled", "beliefs", "belief_threads", "belief_cores", "reference",
+        "repredict", "settled", "drifting_since_seconds", "beliefs", "belief_threads", "belief_cores", "reference",
     }
 )  # fmt: skip
 

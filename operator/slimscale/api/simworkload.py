@@ -163,8 +163,8 @@ class Objective(KubeModel):
     )
     tolerance_percent: int = Field(
         default=3, ge=0, le=50,
-        description="Throughput that may be given up for fewer threads and less CPU. Under"
-        " Efficiency: what a further thread or CPU step must bring to be worth it.",
+        description="Throughput that may be given up for less CPU, and a third of it for fewer"
+        " threads. Under Efficiency: what a further thread or CPU step must bring to be worth it.",
     )  # fmt: skip
     tasks_per_second: Quantity | None = Field(
         default=None, description="TargetThroughput: tasks a second of each pod."

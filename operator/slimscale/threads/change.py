@@ -38,6 +38,8 @@ FEWEST_TASKS = 3.0
 OTHER_RATE = math.log(1.25)
 CPU_JUMP = math.log(2.0)
 """CPU a task that doubles or halves with a change of threads: the load changed at the same time."""
+MOST_SPREAD = 30.0
+"""Squared variation of task times that the noise of their mean allows for."""
 UNCERTAIN_INTERVALS = 1.5
 FAR_DEVIATION = 4.0
 """Sigmas of a second deviating interval in a row that need no third one."""
@@ -104,11 +106,14 @@ def has_drifted(
     blocked_seconds: float,
     tasks: float,
     started_at_seconds: float,
+    ended_at_seconds: float,
 ) -> tuple[Memo, str]:
     """A load that moves so slowly that no interval deviates still leaves what was learned behind.
 
     The first window of a load is its reference; once a task's CPU or its wait is DRIFTED away from
-    it, a new load begins with this window. Returns the memo and what drifted (empty: nothing).
+    it and a later window without a common second says so too, a new load begins with that one: a
+    few giants among the tasks make one window deviate, not two. Returns the memo and what drifted
+    (empty: nothing).
     """
     now = {CPU: math.log(max(cpu_seconds, 1e-9)), _THREADS: math.log(threads)}
     if blocked_seconds > 0.2 * (cpu_seconds + blocked_seconds):
@@ -125,6 +130,10 @@ def has_drifted(
         reference = {CPU: cpu}
     for name, value in now.items():
         if name in _UNITS and name in reference and abs(value - reference[name]) > far:
+            since = memo.regime.drifting_since_seconds
+            if since is None or started_at_seconds < since:
+                kept = replace(memo.regime, drifting_since_seconds=since or ended_at_seconds)
+                return replace(memo, regime=kept), ""
             was = math.exp(reference[name])
             fresh = _new_regime(memo, started_at_seconds)
             real = memo.regime.waits_are_real
@@ -132,6 +141,8 @@ def has_drifted(
             fresh = replace(fresh, regime=kept)
             words = f"{_WORDS[name]} drifted from {was:.3g} to {math.exp(value):.3g}{_UNITS[name]}"
             return fresh, words
+    if memo.regime.drifting_since_seconds is not None:
+        memo = replace(memo, regime=replace(memo.regime, drifting_since_seconds=None))
     return memo, ""
 
 
@@ -203,7 +214,11 @@ def _step(memo: Memo, window: WorkloadWindow, *, interval_seconds: float) -> tup
     trends: dict[str, Trend] = {}
     worst, alarm = 0.0, ""
     for name, value in signals.items():
-        trend, z = _update(memo.trends.get(name, Trend()), value, tasks=window.tasks)
+        # A mean of few tasks is noisy in itself, and more so where their times are very unlike.
+        spread = min(max(window.task_squared_variation or 1.0, 1.0), MOST_SPREAD)
+        trend, z = _update(
+            memo.trends.get(name, Trend()), value, sampling=spread / max(window.tasks, 1.0)
+        )
         trends[name] = trend
         if name == RATE:
             if trend.count > LEARNING_INTERVALS and window.span_seconds > 0.9 * interval_seconds:
@@ -232,11 +247,10 @@ _WORDS = {"wall": "time of a task", CPU: "CPU of a task", "blocked": "waiting in
 _UNITS = {"wall": " s", CPU: " s", "blocked": " s", "ratio": ""}
 
 
-def _update(trend: Trend, value: float, *, tasks: float) -> tuple[Trend, float]:
+def _update(trend: Trend, value: float, *, sampling: float) -> tuple[Trend, float]:
     """One interval. The mean learns fast at first, then slowly, and never from what deviates."""
     if trend.count == 0:
         return Trend(count=1, mean=value, variance=SIGMA_PRIOR**2), 0.0
-    sampling = 1.0 / max(tasks, 1.0)  # a mean of few tasks is noisy in itself (CV of about 1)
     sigma = math.sqrt(max(trend.variance, SIGMA_FLOOR**2) + sampling)
     z = (value - trend.mean) / sigma
     rise = max(0.0, trend.rise + min(z - DRIFT, LARGEST_SHARE))

@@ -170,8 +170,11 @@ def _run(
     draft.memo = replace(draft.memo, contract_seen=True)
     draft.say("Observe", result.reason.value, f"{result.message}; {_seen(result.window)}")
     if uncertain and draft.memo.target is not None:
-        _await_load(draft, result.window)
-        return
+        # A loss of ours that is no chance is taken back whatever else may be going on.
+        lost = verify_change(draft.memo, result.window, spec=spec, now_seconds=now_seconds)
+        if not lost.reverted:
+            _await_load(draft, result.window)
+            return
     draft.memo, drifted = look_at_load(draft.memo, result.window, spec=spec, standing=standing)
     if drifted:
         draft.say("Detect", "LoadDrifted", f"{drifted}: what was learned is dropped")

@@ -20,6 +20,10 @@ SMALLEST_SAVING_MILLICORES = 50
 SMALLEST_THREAD_SAVING = 0.8
 URGENT_GAIN = 0.3
 """Predicted gain from which half of the dwell time is enough."""
+DEEP_CUT_GAIN = 0.15
+"""Predicted gain from which fewer threads are tried in one step, however few."""
+LARGEST_CUT = 1.5
+"""Factor of a saving of threads that nothing but the model says is free."""
 UNSURE_STEP = 2
 """With low confidence a thread count at most doubles or halves."""
 
@@ -65,6 +69,10 @@ class Proposal:
     """Demand saturated the window: only then can more threads bring anything."""
     must_leave: str = ""
     """Why the current values may not stay (out of bounds); empty when they may."""
+    in_the_way: bool = False
+    """Something says that threads hinder each other or wait for something unseen."""
+    safe: bool = False
+    """The CPU or the dispatcher is busy all the time: threads beyond that only queue for it."""
     restarts: bool = False
     """A change would roll the pods: threads alone are not worth that, work or CPU may be."""
 
@@ -87,7 +95,8 @@ class Verdict:
 def weigh(proposal: Proposal, *, spec: SimWorkloadSpec, memo: Memo, now_seconds: float) -> Verdict:
     """Decide whether the proposal replaces what holds now."""
     steps: list[DecisionStep] = []
-    wanted = _shaped(proposal, steps)
+    first = memo.target is None or memo.repredict
+    wanted = _shaped(proposal, steps, first=first)
     current = proposal.current
     if proposal.must_leave:
         steps.append(_step("OutOfBounds", proposal.must_leave, constrained=True))
@@ -97,7 +106,6 @@ def weigh(proposal: Proposal, *, spec: SimWorkloadSpec, memo: Memo, now_seconds:
         steps.append(needless)
         return Verdict(current, False, tuple(steps), (), settled=proposal.work_waits)
     hysteresis = spec.tuning.hysteresis_percent / 100.0
-    first = memo.target is None or memo.repredict
     clear = _clearly_less(wanted, current)
     at_once = memo.target is None or memo.regime.serial_seconds is not None or clear
     proposals: tuple[PodTarget, ...] = ()
@@ -105,7 +113,9 @@ def weigh(proposal: Proposal, *, spec: SimWorkloadSpec, memo: Memo, now_seconds:
         why = f"predicted gain {proposal.gain:.0%} is above the {hysteresis:.0%} of hysteresis"
     elif _starved(proposal, wanted):
         why = f"{proposal.throttled_ratio:.0%} of CPU periods are throttled: more CPU"
-    elif _saves(wanted, current, hysteresis, restarts=proposal.restarts):
+    elif (first or _may_save(wanted, proposal, spec)) and _saves(
+        wanted, current, hysteresis, restarts=proposal.restarts
+    ):
         agreed, proposals, why = _confirmed(
             wanted, memo, at_once=at_once and (first or memo.regime.serial_seconds is not None)
         )
@@ -166,8 +176,8 @@ def _needless(
     return None
 
 
-def _shaped(proposal: Proposal, steps: list[DecisionStep]) -> PodTarget:
-    """Cut the proposal to what may be tried in one step."""
+def _shaped(proposal: Proposal, steps: list[DecisionStep], *, first: bool) -> PodTarget:
+    """Cut the proposal to what may be tried in one step. `first`: of this load."""
     wanted, current = proposal.target, proposal.current
     limit, request = wanted.cpu_limit_millicores, wanted.cpu_request_millicores
     held = current.cpu_limit_millicores
@@ -182,6 +192,9 @@ def _shaped(proposal: Proposal, steps: list[DecisionStep]) -> PodTarget:
             )
         )
     threads = wanted.threads
+    if not (first or proposal.safe) and proposal.gain <= DEEP_CUT_GAIN and limit == held:
+        # What a few threads do is what the model knows least: a step that can be taken back.
+        threads = max(threads, min(current.threads, math.ceil(current.threads / LARGEST_CUT)))
     if proposal.confidence in (Confidence.LOW, Confidence.NONE):
         most = max(current.threads * UNSURE_STEP, current.threads + 1)
         threads = min(max(threads, math.ceil(current.threads / UNSURE_STEP)), most)
@@ -218,6 +231,18 @@ def _saves(wanted: PodTarget, current: PodTarget, hysteresis: float, *, restarts
         if held - limit >= least:
             return True
     return not restarts and wanted.threads <= SMALLEST_THREAD_SAVING * current.threads
+
+
+def _may_save(wanted: PodTarget, proposal: Proposal, spec: SimWorkloadSpec) -> bool:
+    """Threads alone in a settled load under MaxThroughput: only where they are seen to be too many.
+
+    A thread that waits costs next to nothing, and a model that is a little wrong costs throughput.
+    """
+    if spec.objective.type is not ObjectiveType.MAX_THROUGHPUT:
+        return True
+    if wanted.cpu_limit_millicores != proposal.current.cpu_limit_millicores:
+        return True
+    return proposal.in_the_way or proposal.safe
 
 
 def _clearly_less(wanted: PodTarget, current: PodTarget) -> bool:

@@ -67,6 +67,7 @@ def look_at_load(
             blocked_seconds=estimate.blocked_seconds or 0.0,
             tasks=window.tasks,
             started_at_seconds=window.started_at_seconds,
+            ended_at_seconds=window.ended_at_seconds,
         )
     if drifted:
         estimate = estimate_of(memo, window, spec=spec, standing=standing, contention=False)

@@ -96,6 +96,8 @@ class Regime:
     """Its `contention_linear`."""
     reference: Mapping[str, float] = field(default_factory=dict)
     """Logarithms of a task's CPU and wait when this load began: what was learned holds near them."""
+    drifting_since_seconds: float | None = None
+    """End of the first window that had left the reference: one that lies after it decides."""
     waits_are_real: bool = False
     """Unlike thread counts waited as long a task: for an engine, not for each other."""
     floor_threads: int | None = None
@@ -264,6 +266,7 @@ def _memo(document: Mapping[str, object]) -> Memo:
             former_dispatch_seconds=_positive(regime.get("former_dispatch_seconds")),
             former_contention=_number(regime.get("former_contention")),
             reference=_logs(regime.get("reference")),
+            drifting_since_seconds=_number(regime.get("drifting_since_seconds")),
             waits_are_real=regime.get("waits_are_real") is True,
             floor_threads=_whole(regime.get("floor_threads")),
             ceiling_threads=_whole(regime.get("ceiling_threads")),

@@ -26,6 +26,10 @@ FINE_STEP, COARSE_STEP, FINE_BELOW = 100, 250, 1000
 APART_MILLICORES = 10
 """Between request and limit of a Burstable pod that equality would make Guaranteed."""
 
+FOR_FEWER_THREADS = 1 / 3
+"""Share of the tolerance that threads may use up: a CPU is worth throughput, a thread that waits is
+worth little, and where the model takes the curve for too flat the loss comes on top."""
+
 BoolArray = NDArray[np.bool_]
 
 
@@ -83,7 +87,7 @@ def choose(
     masked = np.where(allowed, rates, -np.inf)
     best = float(masked.max())
     row, reached = _row_and_goal(masked, spec.objective, surface.cpu_cores)
-    goal = _goal(masked[row], best, spec.objective)
+    goal = _goal(masked[row], spec.objective)
     column = int(np.argmax(masked[row] >= goal * (1 - 1e-9)))
     if spec.objective.type is ObjectiveType.EFFICIENCY:
         column = _worthwhile(masked[row], spec.objective.tolerance_percent / 100.0)
@@ -114,12 +118,12 @@ def _allowed(
     return np.ones(rates.shape, dtype=np.bool_)
 
 
-def _goal(row: NDArray[np.float64], best: float, objective: Objective) -> float:
+def _goal(row: NDArray[np.float64], objective: Objective) -> float:
     tolerance = objective.tolerance_percent / 100.0
     top = float(row.max())
     if objective.type is ObjectiveType.TARGET_THROUGHPUT:
         return min(_wanted(objective) * (1 - tolerance), top)
-    return min(best * (1 - tolerance), top)
+    return top * (1 - tolerance * FOR_FEWER_THREADS)
 
 
 def _wanted(objective: Objective) -> float:

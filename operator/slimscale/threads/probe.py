@@ -23,7 +23,7 @@ from slimscale.threads.estimate import Estimate, crowd_at_dispatcher
 from slimscale.threads.memo import Regime
 from slimscale.threads.window import WorkloadWindow
 
-__all__ = ["MOST_PROBES", "Probe", "Tier", "next_probe"]
+__all__ = ["MOST_PROBES", "Probe", "Tier", "in_each_others_way", "next_probe"]
 
 MOST_PROBES = 5
 """In one load: the promise is to be near the best after at most so many steps."""
@@ -162,7 +162,7 @@ def _upwards(window: WorkloadWindow, estimate: Estimate, radius: float) -> Probe
 
 def _downwards(window: WorkloadWindow, estimate: Estimate, radius: float) -> Probe | None:
     k, crowded = window.threads, crowd_at_dispatcher(window) is not None
-    if k <= 1 or not _in_each_others_way(estimate, crowded=crowded):
+    if k <= 1 or not in_each_others_way(estimate, crowded=crowded):
         return None
     words = "threads are in each other's way at the dispatcher or for the CPU"
     return Probe(min(k - 1, round(k / radius)), Tier.SEARCH, words)
@@ -206,7 +206,7 @@ def _bound(estimate: Estimate) -> float:
     return min(rates)
 
 
-def _in_each_others_way(estimate: Estimate, *, crowded: bool) -> bool:
+def in_each_others_way(estimate: Estimate, *, crowded: bool) -> bool:
     p = estimate.parameters
     if crowded or p.contention_linear + p.contention_handover > CONTENDED:
         return True

@@ -23,7 +23,7 @@ from slimscale.threads.describe import (
     model_view,
     recommendation_message,
 )
-from slimscale.threads.estimate import Estimate
+from slimscale.threads.estimate import Estimate, crowd_at_dispatcher
 from slimscale.threads.guards import (
     Proposal,
     Verdict,
@@ -47,13 +47,15 @@ from slimscale.threads.predictor import (
     ThreadPredictor,
     worth_looking_at,
 )
-from slimscale.threads.probe import Probe, next_probe
+from slimscale.threads.probe import Probe, in_each_others_way, next_probe
 from slimscale.threads.recall import before_cliff
 from slimscale.threads.window import WorkloadWindow
 
 __all__ = ["Recommendation", "recommend"]
 
 WINDOWS_TO_END_A_SEARCH = 8
+CPU_BOUND_SHARE = 0.9
+"""Of the CPU in use, from which it is what the threads queue for."""
 PREDICTED = "Predict"
 """The first tier, in the memo and in the status."""
 
@@ -166,6 +168,10 @@ def recommend(
             work_waits=window.saturated,
             must_leave=_must_leave(current, spec, bounds),
             restarts=restarts,
+            in_the_way=memo.regime.serial_seconds is not None
+            or estimate.waits_are_doubted
+            or in_each_others_way(estimate, crowded=False),
+            safe=_only_queue(window, cores),
         ),
         spec=spec,
         memo=memo,
@@ -305,6 +311,14 @@ def _thread_bounds(spec: SimWorkloadSpec, memo: Memo) -> tuple[int, int]:
     least = max(spec.threads.min, min(memo.regime.floor_threads or 1, spec.threads.max))
     most = min(spec.threads.max, max(memo.regime.ceiling_threads or spec.threads.max, least))
     return least, most
+
+
+def _only_queue(window: WorkloadWindow, cores: float) -> bool:
+    """Whether the CPU or the dispatcher is busy all the time, so that fewer threads do as much."""
+    used = window.cpu_used_cores
+    return crowd_at_dispatcher(window) is not None or (
+        used is not None and used >= CPU_BOUND_SHARE * cores
+    )
 
 
 def _rate(surface: Surface, target: PodTarget, cores: float) -> float:

@@ -82,6 +82,8 @@ class WorkloadWindow:
     """Of the dispatch time at `DISPATCH_PROBABILITIES`."""
     history_per_second: tuple[float, ...] = ()
     """Tasks a second of a pod in the last intervals, oldest first, at most `HISTORY_INTERVALS`."""
+    task_squared_variation: float | None = None
+    """CV^2 of the task times, as coarse as the buckets are."""
 
     @property
     def threads_outside_tasks(self) -> float:
@@ -319,6 +321,7 @@ def aggregate(pairs: list[SamplePair], *, with_shape: bool = False) -> WorkloadW
         dispatch_seconds=dispatch.mean_seconds if dispatch else None,
         dispatch_median_seconds=dispatch.quantile_seconds(0.5) if dispatch else None,
         dispatch_squared_variation=dispatch.squared_variation() if dispatch else None,
+        task_squared_variation=task.squared_variation() if task else None,
         task_quantiles_seconds=(
             task.quantile_seconds(0.5) if task else None,
             task.quantile_seconds(0.9) if task else None,

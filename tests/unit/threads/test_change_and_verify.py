@@ -200,3 +200,39 @@ def test_one_pause_is_no_change_of_load() -> None:
 def test_pods_without_samples_are_no_change() -> None:
     memo = Memo()
     assert watch_load([make_pod()], memo, interval_seconds=5.0).memo == memo
+
+
+AGREED = Memo(target=PodTarget(16), proposals=(PodTarget(4), PodTarget(4)))
+
+
+def test_threads_alone_are_saved_only_where_they_are_seen_to_be_too_many() -> None:
+    fewer = proposal(PodTarget(4), 100.0, current=PodTarget(16), held=100.0)
+    assert not weigh(fewer, spec=SPEC, memo=AGREED, now_seconds=NOW).changed
+    seen = replace(fewer, safe=True)
+    assert weigh(seen, spec=SPEC, memo=AGREED, now_seconds=NOW).target == PodTarget(4)
+    efficient = make_spec(objective={"type": "Efficiency"})
+    assert weigh(fewer, spec=efficient, memo=AGREED, now_seconds=NOW).changed
+
+
+def test_a_saving_that_only_the_model_says_is_free_is_a_step_of_a_third_at_most() -> None:
+    doubted = replace(
+        proposal(PodTarget(2), 100.0, current=PodTarget(16), held=100.0), in_the_way=True
+    )
+    assert weigh(doubted, spec=SPEC, memo=AGREED, now_seconds=NOW).target == PodTarget(11)
+    gain = replace(doubted, tasks_per_second=120.0)
+    assert weigh(gain, spec=SPEC, memo=AGREED, now_seconds=NOW).target == PodTarget(2)
+
+
+def _probed(rate: float, *, seconds: float) -> bool:
+    memo = changed(PodTarget(8), PodTarget(12), 120.0)
+    assert memo.pending is not None
+    memo = replace(memo, pending=replace(memo.pending, probe="Search"))
+    window = replace(window_after(12, rate, seconds=seconds), cpu_quota_cores=None)
+    return verify_change(memo, window, spec=SPEC, now_seconds=NOW).memo.pending is None
+
+
+def test_a_probe_whose_result_is_clear_is_judged_before_its_window_is_full() -> None:
+    assert _probed(120.0, seconds=4.0)
+    assert _probed(85.0, seconds=4.0)
+    assert not _probed(102.0, seconds=4.0)
+    assert _probed(102.0, seconds=15.0)

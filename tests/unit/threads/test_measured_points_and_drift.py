@@ -60,10 +60,18 @@ def test_repeated_windows_of_one_count_are_averaged() -> None:
     assert point.windows == 2
 
 
-def _drift(memo: Memo, cpu: float, *, blocked: float = 0.0, tasks: float = 1e5, threads: int = 8):  # type: ignore[no-untyped-def]
+def _drift(
+    memo: Memo,
+    cpu: float,
+    *,
+    blocked: float = 0.0,
+    tasks: float = 1e5,
+    threads: int = 8,
+    at: float = 100.0,
+) -> tuple[Memo, str]:
     return has_drifted(
         memo, threads=threads, cpu_seconds=cpu, blocked_seconds=blocked, tasks=tasks,
-        started_at_seconds=100.0,
+        started_at_seconds=at, ended_at_seconds=at + 15.0,
     )  # fmt: skip
 
 
@@ -75,10 +83,24 @@ def test_a_slow_drift_starts_a_new_load_and_drops_what_was_learned() -> None:
         memo, said = _drift(memo, 1e-3 * math.exp(0.9 * DRIFTED * step / 4))
         assert said == ""
     memo, said = _drift(memo, 1e-3 * math.exp(1.1 * DRIFTED))
+    assert said == ""
+    memo, said = _drift(memo, 1e-3 * math.exp(1.1 * DRIFTED), at=115.0)
     assert "CPU of a task drifted" in said
     assert memo.regime.ceiling_threads is None
     assert memo.regime.waits_are_real  # the same program, a little further on
     assert memo.repredict
+
+
+def test_a_few_giants_in_one_window_are_no_drift_however_often_it_is_looked_at() -> None:
+    memo, _ = _drift(Memo(), 1e-3)
+    far = 1e-3 * math.exp(2 * DRIFTED)
+    for at in (115.0, 120.0, 125.0):  # they share seconds: the same giants are in all of them
+        memo, said = _drift(memo, far, at=at)
+        assert said == ""
+    memo, said = _drift(memo, 1.05e-3, at=131.0)
+    assert said == ""
+    memo, said = _drift(memo, far, at=200.0)
+    assert said == "", "the giants of before are forgotten"
 
 
 def test_noise_of_few_tasks_and_another_thread_count_are_no_drift() -> None:
