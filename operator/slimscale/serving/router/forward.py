@@ -285,7 +285,12 @@ class Forwarder:
                 return self._refuse_or_hold(trip, admission)
             if admission.verdict is Verdict.HOLD:
                 return None
-        if route is not None and not tried and self._all_turn_away(route, asked.rows, left, now):
+        if (
+            now < self._outcomes.turned_away_until  # rarely, and all the rest costs more
+            and route is not None
+            and not tried
+            and self._all_turn_away(route, asked.rows, left, now)
+        ):
             return self._outcomes.refused(trip, Refusal.TOO_LATE, 1.0)
         if route is not None and rollout is not None:
             self._second_opinion.note(trip, route, wanted, views, now=now)

@@ -52,6 +52,8 @@ class Outcomes:
         self, *, pods: Pods, demand: Demand, metrics: RouterMetrics, time: Callable[[], float]
     ) -> None:
         self.retries = RetryBudget()
+        self.turned_away_until = 0.0
+        """Until then the word of some pod holds that a request's time is too short."""
         self._pods = pods
         self._demand = demand
         self._metrics = metrics
@@ -78,10 +80,11 @@ class Outcomes:
         if status in (429, 503) and RETRY_AFTER in headers:
             trip.refusal = reply
             if status == 503:
-                pod.turned_away(
+                until = pod.turned_away(
                     leg.route.width.model,
                     rows=trip.asked.rows, left_seconds=leg.left_seconds, now=now,
                 )  # fmt: skip
+                self.turned_away_until = max(self.turned_away_until, until)
         if status in _NOT_DONE and self._tries_again(leg, f"status_{status}"):
             return None
         if status in (429, 503):

@@ -151,13 +151,11 @@ class Pod:
         pause = max(_LEAST_REFUSAL_SECONDS, min(_MOST_REFUSAL_SECONDS, half))
         self.refusing_until = now + pause
 
-    def turned_away(self, model: str, *, rows: int, left_seconds: float, now: float) -> None:
-        """It has refused a request for want of time, before any work."""
-        self._turned_away[model] = (
-            rows,
-            left_seconds,
-            now + min(_TURNED_AWAY_SECONDS, _TURNED_AWAY_SHARE * left_seconds),
-        )
+    def turned_away(self, model: str, *, rows: int, left_seconds: float, now: float) -> float:
+        """It has refused a request for want of time, before any work. Until when its word holds."""
+        until = now + min(_TURNED_AWAY_SECONDS, _TURNED_AWAY_SHARE * left_seconds)
+        self._turned_away[model] = (rows, left_seconds, until)
+        return until
 
     def would_turn_away(self, model: str, *, rows: int, left_seconds: float, now: float) -> bool:
         """Whether it has just refused a request that was no larger and had as much time left."""
