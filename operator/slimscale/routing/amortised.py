@@ -1,12 +1,14 @@
-"""The learned router at a heuristic's price: one look of the network serves the requests of 20 ms.
+"""The learned router at a heuristic's price: one look of the network serves the requests of 30 ms.
 
 Between two looks only delays move much: by what this router sends, by time, by telemetry. They are
 known afresh for each request (the shield needs them anyway), and the scores follow them to first order:
 
     score(p, w) = s_0 + k (d - d_0),      k = (s(drain + delta) - s_0) / delta
 
-Where the chosen delay has moved so far that a line says little, the network looks again. The network
-itself costs about ten times a heuristic's decision, nearly all of it calls of NumPy on small arrays.
+A request that is sent to an empty queue makes room in a batch for the next one there, which no line
+tells: that cell's score is then the one that a look has worked out for it with something queued. Where
+the chosen delay has moved so far that a line says little, the network looks again. It costs about ten
+times a heuristic's decision, nearly all of it calls of NumPy on small arrays.
 """
 
 from collections.abc import Sequence
@@ -31,7 +33,7 @@ from slimscale.routing.shielded import DecisionTrace, Pick
 
 __all__ = ["AmortisedRouter"]
 
-LOOK_SECONDS = 0.02
+LOOK_SECONDS = 0.03
 LEAST_LOOK_SECONDS = 0.002
 """Between two looks for the same kind of request, however far delays have moved."""
 MOVED_SLOS = 0.15
@@ -40,6 +42,8 @@ NEAR = 0.002
 """J: choices no further apart count as equal, or all routers would send to the same one of equal pods."""
 _MOST_KINDS = 32
 _DELTA_SLOS = 0.05
+SLOPE_SECONDS = 0.12
+"""How delays weigh changes more slowly than how they are: slopes serve several looks."""
 
 Kind = tuple[float, float, int, float]
 
@@ -50,13 +54,18 @@ class _Look:
 
     at: float
     pods: list[str]
-    """Names of the candidates' pods: the same list means the same candidates."""
+    """Names; with the same pods, and every width on each, the candidates are the same."""
+    whole: bool
+    """Every pod has every width that is accurate enough."""
     offsets: list[float]
     """s_0 - k d_0."""
     slopes: list[float]
     delays: list[float]
     caps: list[float]
     """When holding; 0: it does not hold."""
+    joined_offsets: list[float]
+    """The same two, with rows of this request queued already."""
+    joined_caps: list[float]
     places: dict[tuple[str, str], int]
     """By pod and model, for when some candidates are missing."""
 
@@ -72,6 +81,9 @@ class _Picked(NamedTuple):
 class AmortisedRouter(LearnedRouter):
     """Proposes among candidates whose delays are worked out; see `routing.shielded`."""
 
+    is_frozen = True
+    """It learns nothing while routing: nobody needs to tell it how its routes end."""
+
     def __init__(
         self,
         weights: PolicyWeights,
@@ -83,6 +95,7 @@ class AmortisedRouter(LearnedRouter):
         super().__init__(weights, widths=widths, max_batch_rows=max_batch_rows, objective=objective)
         self._most_rows = max(1, max_batch_rows)
         self._looks: dict[Kind, _Look] = {}
+        self._slopes: dict[Kind, tuple[float, list[str], FloatArray]] = {}
         self._picked: _Picked | None = None
 
     def pick(
@@ -99,17 +112,18 @@ class AmortisedRouter(LearnedRouter):
         now = self._now
         if look is None or now - look.at >= LOOK_SECONDS or now < look.at:
             look = self._look(kind, candidates, delays, request, pods)
-        index, place = _best(look, candidates, delays, rng)
+        index, place = _best(look, candidates, delays, pods, rng=rng)
         moved = 0.0 if place is None else abs(delays[index] - look.delays[place])
         if place is None or moved > MOVED_SLOS * kind[0]:
             if now - look.at >= LEAST_LOOK_SECONDS or place is None:
                 look = self._look(kind, candidates, delays, request, pods)
-                index, place = _best(look, candidates, delays, rng)
+                index, place = _best(look, candidates, delays, pods, rng=rng)
             if place is None:
                 return None
         chosen, cap = candidates[index], look.caps[place]
         holds = cap > 0.0
         rows = int(cap) if holds else self._most_rows
+        look.offsets[place], look.caps[place] = look.joined_offsets[place], look.joined_caps[place]
         self._picked = _Picked(request, pods, chosen, rows, holds)
         return Pick(chosen, rows, _hold_seconds(chosen, cap, request) if holds else 0.0)
 
@@ -162,10 +176,19 @@ class AmortisedRouter(LearnedRouter):
         regime = regime_features(observation, table.capacity)
         coefficients = self.weights.start + self.weights.slopes @ regime
         value, caps = self._values(observation, table, regime, coefficients)
-        delta = max(0.001, _DELTA_SLOS * kind[0])
-        observation.pods[:, layout.POD_DRAIN_SECONDS] += delta
-        later, _ = self._values(observation, table, regime, coefficients)
-        slope = np.minimum((later - value) / delta, 0.0)
+        queued = observation.cells[:, :, layout.CELL_QUEUED_ROWS]
+        queued += request.rows
+        joined, joined_caps = self._values(observation, table, regime, coefficients)
+        queued -= request.rows
+        names = [pod.name for pod in pods]
+        known = self._slopes.get(kind)
+        if known is None or known[1] != names or self._now - known[0] >= SLOPE_SECONDS:
+            delta = max(0.001, _DELTA_SLOS * kind[0])
+            observation.pods[:, layout.POD_DRAIN_SECONDS] += delta
+            later, _ = self._values(observation, table, regime, coefficients)
+            known = (self._now, names, np.minimum((later - value) / delta, 0.0))
+            self._slopes[kind] = known
+        slope = known[2]
         places = {
             (pods[pod].name, self._widths[width].model): (pod, width)
             for pod, width in np.argwhere(observation.mask)
@@ -173,17 +196,22 @@ class AmortisedRouter(LearnedRouter):
         found = [places[one.pod.name, one.width.model] for one in candidates]
         rows, columns = [place[0] for place in found], [place[1] for place in found]
         slopes = slope[rows, columns]
+        line = slopes * np.asarray(delays)
         look = _Look(
             at=self._now,
-            pods=[one.pod.name for one in candidates],
-            offsets=(value[rows, columns] - slopes * np.asarray(delays)).tolist(),
+            pods=names,
+            whole=len(candidates) == len(pods) * int(observation.mask.any(axis=0).sum()),
+            offsets=(value[rows, columns] - line).tolist(),
             slopes=slopes.tolist(),
             delays=list(delays),
             caps=caps[rows, columns].tolist(),
+            joined_offsets=(joined[rows, columns] - line).tolist(),
+            joined_caps=joined_caps[rows, columns].tolist(),
             places={(one.pod.name, one.width.model): i for i, one in enumerate(candidates)},
         )
         if len(self._looks) >= _MOST_KINDS:
             self._looks.clear()
+            self._slopes.clear()
         self._looks[kind] = look
         return look
 
@@ -205,10 +233,16 @@ class AmortisedRouter(LearnedRouter):
 
 
 def _best(
-    look: _Look, candidates: Sequence[Candidate], delays: Sequence[float], rng: Random
+    look: _Look,
+    candidates: Sequence[Candidate],
+    delays: Sequence[float],
+    pods: Sequence[PodView],
+    *,
+    rng: Random,
 ) -> tuple[int, int | None]:
     """Index of the best candidate, and its place in the look; None: it has none of them."""
-    if [one[0].name for one in candidates] == look.pods:
+    same = look.whole and len(candidates) == len(look.offsets)
+    if same and [pod.name for pod in pods] == look.pods:
         values = [
             offset + slope * delay
             for offset, slope, delay in zip(look.offsets, look.slopes, delays, strict=True)

@@ -84,6 +84,7 @@ class ShieldedPolicy:
         given: object = learned
         self._chooser = given if isinstance(given, CandidateChooser) else None
         self.learned = learned
+        self.learns = learned is not None and not getattr(learned, "is_frozen", False)
         self.base = base
         self.rules = rules or ShieldRules()
         self.overruled: Counter[Objection] = Counter()
@@ -100,11 +101,7 @@ class ShieldedPolicy:
         self.last_objection = None
         self.asked = False
         learned = self.learned
-        if (
-            learned is None
-            or not candidates
-            or any(candidate.pod.probing for candidate in candidates)
-        ):
+        if learned is None or not candidates or [pod for pod in pods if pod.probing]:
             return base.choose_among(candidates, request, rng)
         self.asked = True
         delays = [candidate.expected_seconds for candidate in candidates]
@@ -157,7 +154,9 @@ class ShieldedPolicy:
 
     def _as_proposed(self, chosen: Candidate, proposal: Pick, request: RequestView) -> Route:
         cap = min(proposal.batch_cap, self.base.delays.max_batch_rows)
-        hold = bounded_hold(proposal.hold_seconds, chosen, request)
+        hold = proposal.hold_seconds
+        if hold != 0.0:
+            hold = bounded_hold(hold, chosen, request)
         return Route(
             pod=chosen.pod.name,
             width=chosen.width,

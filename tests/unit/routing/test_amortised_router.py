@@ -1,5 +1,6 @@
 """One look of the network serves many requests, and they get what it would have said itself."""
 
+from collections import Counter
 from collections.abc import Sequence
 from random import Random
 
@@ -100,6 +101,26 @@ def test_what_was_sent_since_the_look_moves_the_scores_along() -> None:
         assert pick.candidate.pod.name == f"p{1 - busy}"
         assert regret(pick, alike(*rows), asked, now=1.0, seed=0) <= NEAR + 1e-9
     assert router.looks == 1
+
+
+def test_a_run_of_requests_fills_batches_as_the_network_would() -> None:
+    """What is queued already makes room for the next one: the score of that cell jumps."""
+    router, asked = make(), request(slo=0.3)
+    assert isinstance(router, Counted)
+    sent: list[Counter[str]] = [Counter(), Counter()]
+    for _ in range(4):
+        views = [
+            pod(
+                f"p{index}", telemetry(base=0.02, row=0.001), in_flight=dict(sent[index]),
+                power_watts=200.0,
+            )
+            for index in range(2)
+        ]  # fmt: skip
+        pick = picked(router, views, asked, now=1.0)
+        assert regret(pick, views, asked, now=1.0, seed=0) <= 0.05
+        sent[int(pick.candidate.pod.name[1:])][pick.candidate.width.model] += 1
+    assert router.looks == 1
+    assert sorted(row.total() for row in sent) == [0, 4]  # one batch, not two
 
 
 def test_looks_are_few_whatever_the_rate_and_however_the_slo_ebbs() -> None:

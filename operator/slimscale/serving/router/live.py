@@ -103,13 +103,19 @@ def make_live(
         log=None if loaded is None else _log(config, before, loaded, now),
         rollout=None if candidate is None else _rollout(config, before, loaded, now),
         loaded=loaded,
-        learns=not all(isinstance(one, Heuristic) for one in (policy, candidate) if one),
+        learns=any(map(_learns, (policy, candidate))),
         delays=DelayModel(max_batch_rows=config.max_batch_rows),
         targets={
             width.model: f"/v2/models/{width.model}/infer".encode() for width in config.widths
         },
         pools=frozenset(pool.name for pool in config.pools),
     )
+
+
+def _learns(policy: RoutingPolicy | None) -> bool:
+    if isinstance(policy, ShieldedPolicy):
+        return policy.learns
+    return policy is not None and not isinstance(policy, Heuristic)
 
 
 def _incumbent(config: RouterConfig) -> PolicyName:

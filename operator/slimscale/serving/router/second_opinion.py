@@ -14,7 +14,7 @@ from slimscale.serving.router.trip import Trip
 __all__ = ["SecondOpinion"]
 
 _SHADOW = Stage.SHADOW
-_COMPARED_ONE_IN = 16
+_COMPARED_ONE_IN = 64
 """Of the decisions, where the candidate acts: each comparison costs a second decision."""
 
 
@@ -24,7 +24,7 @@ class SecondOpinion:
     def __init__(self, metrics: RouterMetrics, rng: Random) -> None:
         self._metrics = metrics
         self._rng = rng
-        self._since_compared = 0
+        self._since_compared = _COMPARED_ONE_IN - 1
 
     def note(
         self,
