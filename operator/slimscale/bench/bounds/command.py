@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from slimscale.bench.bounds import figures
+from slimscale.bench.bounds.dispatching import shop_rows
 from slimscale.bench.bounds.plane import REGIME_NAMES, plane_rows, policies
 from slimscale.bench.bounds.report import write_report
 from slimscale.bench.progress import TerminalProgress
@@ -43,6 +44,8 @@ class BoundsRequest:
 def bench_bounds(request: BoundsRequest) -> None:
     """Compute and print; with `out`, write tables and a plot. Raises SlimError for an unknown regime."""
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=140)
     if request.table is not None:
         _solve_table(request.table, console)
         return
@@ -79,6 +82,14 @@ def _compute(request: BoundsRequest, regimes: tuple[str, ...], console: Console)
         document["placement"] = figures.placement_rows(SEED, 50 if quick else 400)
         document["timers"] = figures.timer_rows(SEED, 400)
         document["cuts"] = figures.cut_rows(BANDWIDTHS)
+        steps = 4 if quick else 40
+        progress.begin("graph encoder: training steps", steps)
+        document["shop"] = shop_rows(
+            seeds=range(1, 4 if quick else 11),
+            jobs=100 if quick else 400,
+            steps=steps,
+            advance=progress.step,
+        )
         progress.begin(
             "data plane: regime, load, policy", len(regimes) * len(plane) * len(policies())
         )
