@@ -42,8 +42,8 @@ __all__ = ["Fidelity", "LoadRow", "Pair", "compare_simulators", "write_fidelity"
 
 STEM = "routing-simulator"
 SLO_SECONDS, DROP_RATIO = 0.2, 2.0
-LOADS, QUICK_LOADS = (0.1, 0.3, 0.5, 0.7, 0.85, 0.95), (0.1, 0.5)
-SECONDS, QUICK_SECONDS = 6.0, 1.5
+LOADS, QUICK_LOADS = (0.1, 0.3, 0.5, 0.7, 0.9), (0.1, 0.5)
+SECONDS, QUICK_SECONDS = 4.0, 1.5
 WARM_UP_SECONDS = 0.5
 SEEDS, QUICK_SEEDS = (11, 12), (11,)
 COUNTED_TAU = 0.8

@@ -1,5 +1,6 @@
 """The policies of the benchmark: every rule with its settings, and learned policies from their files."""
 
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from slimscale.bench.routing.stage import Stage
+from slimscale.bench.suite import code_digest
 from slimscale.exceptions import SlimError
 from slimscale.routing.learned.observation import Observation
 from slimscale.routing.learned.prices import PriceTable, SloClass
@@ -16,12 +18,14 @@ from slimscale.routing.learned.weights import PolicyWeights
 from slimscale.simulate.routing.build import new_plane
 from slimscale.simulate.routing.heuristics import SETTINGS, Kind, Setting, WidthRule, run_rule
 from slimscale.simulate.routing.learned_policy import Plans, plans_of, run_gate, run_policy
-from slimscale.simulate.routing.state import Plane
+from slimscale.simulate.routing.mixture import run_mixture
+from slimscale.simulate.routing.state import FloatArray, Plane
 from slimscale.simulate.routing.view import fill_observation
 
 __all__ = ["LEARNED", "Learned", "Player", "Rule", "learned_players", "rules"]
 
 LEARNED = "learned"
+LEARNED_SOURCES = ("simulate/routing/learned_policy.py", "routing/learned")
 
 
 class Player(Protocol):
@@ -33,6 +37,11 @@ class Player(Protocol):
     @property
     def family(self) -> str:
         """What is compared as one: a rule with all its settings."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """The same for the same policy only."""
         ...
 
     def play(self, plane: Plane, stage: Stage) -> None: ...
@@ -51,21 +60,31 @@ class Rule:
     cap: int = 32
     inflation: float = 0.0
     """Above 0: within the plan for so many times the true mean load."""
+    thrifty: bool = False
+    """The plan of least energy instead of most J."""
 
-    def play(self, plane: Plane, stage: Stage) -> None:
-        scene = stage.scene
+    @property
+    def key(self) -> str:
+        return repr(self)
+
+    def row(self) -> FloatArray:
+        """(SETTINGS,) as compiled code takes it."""
         row = np.zeros(SETTINGS)
         row[Setting.RULE], row[Setting.COLD_AWARE] = self.rule, self.cold_aware
         row[Setting.SLACK_SHARE], row[Setting.PRICE] = self.slack_share, self.price
         row[Setting.HOLD_SHARE], row[Setting.CAP] = self.hold_share, self.cap
+        return row
+
+    def play(self, plane: Plane, stage: Stage) -> None:
+        scene = stage.scene
         support = (
-            stage.support(self.inflation)
+            stage.support(self.inflation, thrifty=self.thrifty)
             if self.inflation > 0.0
             else np.ones(
                 (len(scene.classes), len(scene.devices), len(scene.widths)), dtype=np.bool_
             )
         )
-        run_rule(plane, self.kind, row, support)
+        run_rule(plane, self.kind, self.row(), support)
 
 
 _RULES = (
@@ -79,8 +98,10 @@ HOLDS = ((0.3, 4), (0.3, 8), (0.5, 16), (0.6, 32))
 """(share of the SLO below which a request may wait, rows it may wait for)."""
 
 
-def rules() -> Iterator[Rule]:
+def rules() -> Iterator["Rule | Mixture"]:
     """All of the issue's list. Names say the settings, families the rule."""
+    for learning_rate in (0.02, 0.1):
+        yield Mixture(f"mixture {learning_rate:g}", learning_rate)
     yield Rule("random", "random", Kind.RANDOM)
     yield Rule("random, slimmest", "random, slimmest", Kind.RANDOM, WidthRule.SLIMMEST)
     for kind, label in (
@@ -102,6 +123,11 @@ def rules() -> Iterator[Rule]:
             f"SED, slimmest, hold {share:g}/{cap}", "SED, slimmest, hold", Kind.SED,
             WidthRule.SLIMMEST, hold_share=share, cap=cap,
         )  # fmt: skip
+    yield from _planned()
+
+
+def _planned() -> Iterator[Rule]:
+    """Rules with prices and plans."""
     for slack in (0.5, 0.8):
         for price in PRICES:
             yield Rule(
@@ -116,6 +142,35 @@ def rules() -> Iterator[Rule]:
                 f"LPsupport-SED x{inflation:g}, hold {share:g}/{cap}", "LPsupport-SED, hold",
                 Kind.SED, hold_share=share, cap=cap, inflation=inflation,
             )  # fmt: skip
+    for inflation in (1.0, 1.5):
+        for cap in (8, 16, 32):
+            yield Rule(
+                f"thrifty plan x{inflation:g}, hold/{cap}", "thrifty plan, hold", Kind.SED,
+                hold_share=1.0, cap=cap, inflation=inflation, thrifty=True,
+            )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """Learns online, from each trace's beginning, how much to trust each of four rules."""
+
+    name: str
+    learning_rate: float
+    family: str = "mixture"
+
+    @property
+    def key(self) -> str:
+        return repr(self)
+
+    def play(self, plane: Plane, stage: Stage) -> None:  # noqa: ARG002 - knows no plan
+        bases = (
+            Rule("", "", Kind.SED, WidthRule.WITHIN_SLACK),
+            Rule("", "", Kind.SED, WidthRule.WITHIN_SLACK, slack_share=0.2),
+            Rule("", "", Kind.SED, WidthRule.SLIMMEST),
+            Rule("", "", Kind.PRICED, slack_share=0.5, price=60.0),
+        )
+        kinds = np.array([base.kind for base in bases], dtype=np.int64)
+        run_mixture(plane, kinds, np.array([base.row() for base in bases]), self.learning_rate)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,6 +180,13 @@ class Learned:
     name: str
     weights: PolicyWeights
     family: str = LEARNED
+
+    @property
+    def key(self) -> str:
+        digest = hashlib.sha256(code_digest(LEARNED_SOURCES).encode())
+        for name, tensor in sorted(self.weights.tensors().items()):
+            digest.update(name.encode() + tensor.tobytes())
+        return digest.hexdigest()
 
     def play(self, plane: Plane, stage: Stage) -> None:
         plans, weights = _plans(stage), self.weights

@@ -22,7 +22,17 @@ __all__ = ["TEST_SEED", "VALIDATION_SEED", "Results", "Store", "Work", "recorded
 
 TEST_SEED, VALIDATION_SEED = 9_000_001, 5_000_001
 """The first of each; traces of training are drawn from other seeds."""
-SOURCES = ("bench/routing", "simulate/routing", "simulate/bounds", "routing/learned")
+SOURCES = (
+    *(f"bench/routing/{name}.py" for name in ("figures", "runner", "stage")),
+    *(
+        f"simulate/routing/{name}.py"
+        for name in (
+            "build", "engine", "heuristics", "mixture", "randomness", "scene", "state", "telling",
+            "traces", "view",
+        )
+    ),
+    "simulate/bounds/planning.py", "simulate/bounds/fleet.py", "routing/learned/layout.py",
+)  # fmt: skip
 TRACE = "azure-llm-2023-code.csv"
 
 

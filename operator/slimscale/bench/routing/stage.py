@@ -6,7 +6,13 @@ from functools import lru_cache
 import numpy as np
 
 from slimscale.simulate.bounds.fleet import Fleet, RequestClass
-from slimscale.simulate.bounds.planning import ObjectiveWeights, Plan, capacity, planning_lp
+from slimscale.simulate.bounds.planning import (
+    ObjectiveWeights,
+    Plan,
+    capacity,
+    least_energy,
+    planning_lp,
+)
 from slimscale.simulate.routing.build import new_plane
 from slimscale.simulate.routing.scene import REGIMES, Device, Scene, six
 from slimscale.simulate.routing.state import FloatArray, Plane
@@ -36,9 +42,18 @@ class Stage:
         trace = draw_trace(self.scene, self.rate, seconds, seed=seed, gaps=gaps)
         return new_plane(self.scene, trace.arrival, trace.klass, seed=seed, planned_load=self.rate)
 
-    def support(self, inflation: float) -> np.ndarray:
-        """[C, D, W]: cells of the plan for so many times the load."""
+    def support(self, inflation: float, *, thrifty: bool = False) -> np.ndarray:
+        """[C, D, W]: cells of the plan for so many times the load, of most J or of least energy."""
+        if thrifty:
+            return _thrifty_support(self.scene, self.rate * inflation)
         return np.ascontiguousarray(plan_for(self.scene, self.rate, inflation).support)
+
+
+@lru_cache(maxsize=1024)
+def _thrifty_support(scene: Scene, rate: float) -> np.ndarray:
+    fleet = fleet_of(scene)
+    plan = least_energy(fleet, rows_per_second=min(rate, 0.98 * capacity(fleet)))
+    return np.ascontiguousarray(np.repeat(plan.support, len(scene.classes), axis=0))
 
 
 def fleet_of(scene: Scene) -> Fleet:

@@ -173,7 +173,8 @@ def _slimmest_stage(load: float) -> Stage:
 def play_headline(plan: Plan, store: Store, progress: TerminalProgress) -> Headline:
     """Random over devices and widths beside everyone at the slimmest, over the whole range of load."""
     every = {rule.name: rule for rule in rules()}
-    families = {"SED, slimmest, hold", "LPsupport-SED, hold", "random, slimmest", "SED, slimmest"}
+    families = {"random, slimmest", "SED, slimmest", "SED, slimmest, hold", "LPsupport-SED, hold"}
+    families |= {"thrifty plan, hold"}
     slim = [rule for rule in every.values() if rule.family in families]
     works = []
     for load in plan.headline_loads:
