@@ -9,6 +9,7 @@ import pytest
 
 from slimscale.routing.decision_records import Segment, decode_segment
 from slimscale.routing.rollout import Stage, falls_in_canary
+from slimscale.serving import headers as names
 from tests.support.fake_sidecar import body_of, fake_sidecar
 from tests.support.learned_policies import Obedient, write_policy
 from tests.support.routers import RouterUnderTest, router_config, running_router
@@ -185,6 +186,20 @@ async def test_whatever_the_policy_does_requests_are_answered(tmp_path: Path, po
     assert state.candidate.overruled_share == 1.0
     verdict = "NoChoice" if pod == "raise" else "UnhealthyPod"
     assert metrics[f'slimscale_router_shield_total{{verdict="{verdict}"}}'] == 5
+
+
+async def test_a_hold_goes_to_the_pod_cut_to_what_the_slo_leaves(tmp_path: Path) -> None:
+    write_policy(tmp_path, pod="a", hold=0.05)
+    async with fake_sidecar("a") as pod, running_router(tmp_path, pod, **PPO) as router:
+        await send(router, 1)
+        await router.infer(body_of(1), slimscale_slo="30")
+        held = [(await pod.got.get()).headers.get(names.HOLD_MILLISECONDS) for _ in range(2)]
+        router.set_config(router_config(policy="SED"))
+        await send(router, 1)
+        free = (await pod.got.get()).headers
+    assert held[0] == b"50"
+    assert 0 < int(held[1] or b"0") < 30
+    assert names.HOLD_MILLISECONDS not in free
 
 
 LOG: dict[str, Any] = {"decisionLog": {"samplePercent": 100}}

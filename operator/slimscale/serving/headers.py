@@ -9,6 +9,7 @@ __all__ = [
     "BATCH_ROWS",
     "COMPUTE_MILLISECONDS",
     "DEADLINE_MILLISECONDS",
+    "HOLD_MILLISECONDS",
     "INFERENCE_HEADER_LENGTH",
     "MIN_ACCURACY",
     "MODEL",
@@ -32,6 +33,8 @@ MIN_ACCURACY = b"slimscale-min-accuracy"
 # ---- from router to sidecar
 BATCH_CAP = b"slimscale-batch-cap"
 """Most rows of a batch that this request may be part of."""
+HOLD_MILLISECONDS = b"slimscale-hold-ms"
+"""How long an idle instance may wait for a fuller batch with this request in it; absent: not at all."""
 REQUEST_ID = b"slimscale-request-id"
 
 # ---- on replies

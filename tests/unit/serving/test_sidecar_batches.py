@@ -188,3 +188,48 @@ async def test_batches_of_one_row_never_wait(tmp_path: Path, hold: int) -> None:
     async with with_sidecar(tmp_path, server, maxRows=1, holdMilliseconds=hold) as (_, asker):
         answers = await asyncio.gather(*(asker.infer([float(n)]) for n in range(5)))
         assert [Asker.values(answer) for answer in answers] == [[10.0 * n] for n in range(5)]
+
+
+def hold(milliseconds: int, rows: int) -> dict[bytes, bytes]:
+    return {names.HOLD_MILLISECONDS: b"%d" % milliseconds} | cap(rows)
+
+
+async def test_a_request_that_may_wait_is_batched_with_those_that_come_meanwhile(
+    tmp_path: Path,
+) -> None:
+    server = FakeModelServer("digits-w100")
+    async with with_sidecar(tmp_path, server) as (sidecar, asker):
+        for rows in (1, 2, 3, 4) * 3:  # how long a batch takes has to be known
+            await asker.infer([0.0] * rows)
+        before = len(server.batches)
+        waiting = [asyncio.create_task(asker.infer([1.0], headers=hold(10_000, 3)))]
+        await until(lambda: sidecar.batcher.queues.rows == 1)
+        waiting.append(asyncio.create_task(asker.infer([2.0], headers=hold(10_000, 3))))
+        await until(lambda: sidecar.batcher.queues.rows == 2)
+        assert server.batches[before:] == []
+        waiting.append(asyncio.create_task(asker.infer([3.0], headers=hold(10_000, 3))))
+        answers = [Asker.values(await task) for task in waiting]
+        assert answers == [[10.0], [20.0], [30.0]]
+        assert server.batches[before:] == [3]
+
+
+async def test_a_hold_ends_by_itself_and_by_one_that_does_not_wait(tmp_path: Path) -> None:
+    server = FakeModelServer("digits-w100")
+    async with with_sidecar(tmp_path, server) as (sidecar, asker):
+        for rows in (1, 2, 3, 4) * 3:
+            await asker.infer([0.0] * rows)
+        before = len(server.batches)
+        assert Asker.values(await asker.infer([1.0], headers=hold(1, 32))) == [10.0]
+        first = asyncio.create_task(asker.infer([2.0], headers=hold(10_000, 32)))
+        await until(lambda: sidecar.batcher.queues.rows == 1)
+        sooner = {names.DEADLINE_MILLISECONDS: b"5000"}
+        assert Asker.values(await asker.infer([3.0], headers=sooner)) == [30.0]
+        assert Asker.values(await first) == [20.0]
+        assert server.batches[before:] == [1, 2]
+
+
+async def test_a_hold_that_is_no_number_is_refused_by_name(tmp_path: Path) -> None:
+    async with with_sidecar(tmp_path, FakeModelServer("digits-w100")) as (_, asker):
+        answer = await asker.infer([1.0], headers={names.HOLD_MILLISECONDS: b"soon"})
+        assert answer.status == 400
+        assert b"slimscale-hold-ms: 'soon'; send whole milliseconds" in answer.body

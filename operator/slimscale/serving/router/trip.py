@@ -10,6 +10,7 @@ from slimscale.serving.headers import (
     BATCH_ROWS,
     COMPUTE_MILLISECONDS,
     DEADLINE_MILLISECONDS,
+    HOLD_MILLISECONDS,
     INFERENCE_HEADER_LENGTH,
     MODEL,
     POD,
@@ -95,6 +96,8 @@ def request_headers(leg: Leg) -> list[tuple[bytes, bytes]]:
         (SLO, b"%d" % max(1, int(slo_left * 1000.0))),
         (REQUEST_ID, trip.request_id),
     )
+    if leg.route.hold_seconds > 0.0:
+        headers.append((HOLD_MILLISECONDS, b"%d" % max(1, int(leg.route.hold_seconds * 1000.0))))
     return headers
 
 

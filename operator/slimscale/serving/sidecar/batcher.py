@@ -142,7 +142,8 @@ class Batcher:
         key = QueueKey(model.name, tensor.array.shape[1:])
         entry = Entry(pending, request.rows, size_bytes, cap, deadline, now)
         self._idle.clear()
-        if self._at_once(model) and not self._pumping and deadline > now:
+        at_once = self._at_once(model) and not self._pumping and not pending.hold_seconds
+        if at_once and deadline > now:
             self._start(key, [entry], now)
             return _nothing
         self.queues.add(key, entry)
@@ -214,22 +215,26 @@ class Batcher:
         self._rest()
 
     def _fire_at(self, key: QueueKey, now: float) -> float:
-        hold_seconds = self.batching.hold_milliseconds / 1000.0
-        if not hold_seconds or self.draining:
-            return now
         head = self.queues.head(key)
-        model = self.models[key.model]
-        if head is None:
+        if head is None or self.draining:
             return now
+        hold_seconds = self.batching.hold_milliseconds / 1000.0
+        own = head.item.hold_seconds
+        if not hold_seconds and not own:
+            return now
+        model = self.models[key.model]
         full = min(self.batching.max_rows, head.own_cap)
-        arrivals = model.arrivals.per_second(now)
+        # who may wait by the router's word: it knows the rate, and how many rows are worth it
+        arrivals = None if own > hold_seconds else model.arrivals.per_second(now)
         return fire_at(
             now=now,
             rows=self.queues.rows_in(key),
-            full_rows=self._worth_waiting_for(model, full, arrivals),
+            full_rows=full
+            if own > hold_seconds
+            else self._worth_waiting_for(model, full, arrivals),
             oldest_arrival=head.arrived,
             first_deadline=head.deadline,
-            hold_seconds=hold_seconds,
+            hold_seconds=max(hold_seconds, own),
             full_seconds=model.times.safe_seconds(full),
             arrivals_per_second=arrivals,
         )

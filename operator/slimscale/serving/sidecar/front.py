@@ -22,6 +22,7 @@ __all__ = ["Front"]
 
 _SERVER = {"name": "slimscale", "version": "2", "extensions": ["binary_tensor_data"]}
 _MOST_MILLISECONDS = 600_000.0
+_MOST_HOLD_MILLISECONDS = 10_000.0
 _SMALL_BYTES = 64 * 2**10
 _BYTES_OF_A_NUMBER = 40
 """Of a number in JSON, at most, with its comma, brackets and blanks."""
@@ -134,9 +135,18 @@ class Front:
             request.body = b""  # parsed to numbers: the text is not needed any more
             size = parsed.nbytes
         answer: Deferred[Response] = Deferred()
+        hold = _hold_seconds(request) if names.HOLD_MILLISECONDS in request.headers else 0.0
         withdraw = batcher.submit(
             model,
-            Pending(parsed, wishes, answer, endpoint.model, expected_seconds=judged),
+            Pending(
+                parsed,
+                wishes,
+                answer,
+                endpoint.model,
+                # what may wait was promised nothing
+                expected_seconds=0.0 if hold else judged,
+                hold_seconds=hold,
+            ),
             cap=self._cap(request, batching.max_rows),
             size_bytes=size,
             deadline=deadline,
@@ -186,3 +196,13 @@ class Front:
                 " rows, 1 or more"
             )
         return min(int(value), most)
+
+
+def _hold_seconds(request: Request) -> float:
+    value = request.headers[names.HOLD_MILLISECONDS]
+    if not value.isdigit() or len(value) > 6:
+        raise InvalidRequest(
+            f"header slimscale-hold-ms: {value[:20].decode('latin-1')!r}; send whole milliseconds, up"
+            f" to {_MOST_HOLD_MILLISECONDS:.0f}"
+        )
+    return min(float(value), _MOST_HOLD_MILLISECONDS) / 1000.0

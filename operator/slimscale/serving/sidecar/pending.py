@@ -17,7 +17,9 @@ _MANY_ROWS = 31
 class Pending:
     """One request with its future answer. `model`: the name under which the client asked."""
 
-    __slots__ = ("answer", "expected_seconds", "losses", "model", "request", "wishes")
+    __slots__ = (
+        "answer", "expected_seconds", "hold_seconds", "losses", "model", "request", "wishes",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -27,7 +29,10 @@ class Pending:
         model: str,
         *,
         expected_seconds: float = 0.0,
+        hold_seconds: float = 0.0,
     ) -> None:
+        self.hold_seconds = hold_seconds
+        """How long it may wait for a fuller batch, from its arrival; 0: as the configuration says."""
         self.expected_seconds = expected_seconds
         """Until the answer, as it was expected when the request was taken; 0: not known."""
         self.request = request
