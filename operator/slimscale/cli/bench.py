@@ -383,6 +383,39 @@ def routing(  # noqa: PLR0917 - each is an option of its own on the command line
 
 
 @bench_app.command(
+    epilog="Examples: slimscale bench router; slimscale bench router --repetitions 8 --out docs/results"
+)
+def router(  # noqa: PLR0917 - each is an option of its own on the command line
+    pods: Annotated[int, typer.Option(min=1, max=64, help="Pods behind the router.")] = 8,
+    clients: Annotated[int, typer.Option(min=1, max=256, help="Closed loops.")] = 16,
+    seconds: Annotated[
+        float, typer.Option(min=0.5, max=60.0, help="Of each run, after half a second.")
+    ] = 3.0,
+    repetitions: Annotated[int, typer.Option(min=1, max=100, help="Runs of each policy.")] = 5,
+    decisions: Annotated[int, typer.Option(min=200, help="Timed in one process.")] = 4000,
+    seed: Annotated[int, typer.Option(min=0, help="Of the order and the intervals.")] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the page and the data; left out: print only.")
+    ] = None,
+    lock: Annotated[
+        Path | None, typer.Option(help="A folder made while measuring; refused if it is there.")
+    ] = None,
+    work: Annotated[Path, typer.Option(help="Folder for configurations and logs.")] = Path(
+        f"{WORK_FOLDER}/router"
+    ),
+) -> None:
+    """What a policy costs the router: CPU of a request, requests a second, time of a decision."""
+    with _missing_packages_named():
+        from slimscale.bench.router.command import RouterRequest, bench_router
+    bench_router(
+        RouterRequest(
+            pods=pods, clients=clients, seconds=seconds, repetitions=repetitions,
+            decisions=decisions, seed=seed, out=out, work=work, lock=lock,
+        )
+    )  # fmt: skip
+
+
+@bench_app.command(
     "native",
     add_help_option=False,
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},

@@ -26,7 +26,7 @@ from slimscale.serving.http import ClientPool
 from slimscale.serving.router.learned import SHIPPED_POLICY
 from slimscale.weights import read_weights
 
-__all__ = ["Cost", "RouterBench", "write_policy"]
+__all__ = ["Cost", "RouterBench", "policy_weights", "write_policy"]
 
 _BODY = json.dumps(
     {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [0.1, 0.2, 0.3, 0.4]}]}
@@ -53,15 +53,18 @@ class Cost:
         return asdict(self) | {"requests_per_second": self.requests_per_second}
 
 
-def write_policy(folder: Path) -> str:
-    """The policy that ships, else a plain sum of the features; its version."""
+def policy_weights() -> PolicyWeights:
+    """The policy that ships, else a plain sum of the features: both cost the same."""
     found = read_weights(SHIPPED_POLICY)
-    if found is None:
-        cells, regimes = len(CELL_FEATURES), len(REGIME_FEATURES)
-        plain = PolicyWeights("plain-sum", np.ones(cells), np.zeros((cells, regimes)))
-        data, card = plain.write({})
-    else:
-        data, card = found[0], dict(found[1])
+    if found is not None:
+        return PolicyWeights.read(*found)
+    cells, regimes = len(CELL_FEATURES), len(REGIME_FEATURES)
+    return PolicyWeights("plain-sum", np.ones(cells), np.zeros((cells, regimes)))
+
+
+def write_policy(folder: Path) -> str:
+    """Both files of `policy_weights`; its version."""
+    data, card = policy_weights().write({})
     manifest = policy_config_map("policy", data=data, card=card)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "policy.safetensors").write_bytes(data)
