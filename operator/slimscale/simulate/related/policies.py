@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from slimscale.routing.batching_table import BatchingTable
 from slimscale.routing.learned import layout as at
-from slimscale.simulate.routing.compiled import compiled
-from slimscale.simulate.routing.engine import advance_to_next_arrival, apply_action, uniform
+from slimscale.simulate.routing.compiled import compiled, inner
+from slimscale.simulate.routing.engine import advance_to_next_arrival, apply_action
 from slimscale.simulate.routing.heuristics import SETTINGS, Kind, Setting, WidthRule, choose
+from slimscale.simulate.routing.mixture import run_mixture
+from slimscale.simulate.routing.randomness import uniform
 from slimscale.simulate.routing.state import Plane
 from slimscale.simulate.routing.view import expected_seconds, fill_observation
 
@@ -38,7 +40,7 @@ _CAP = 32
 _HEADROOM = 0.8
 _FRAME_SECONDS, _FRAME_RATE, _DISCOUNT = 0.5, 0.3, 0.45
 _RATE_SECONDS = 1.0
-_MIXTURE_RATE, _MOST_WEIGHT = 0.02, 3.0
+_MIXTURE_RATE = 0.02
 
 
 def rule_setting(rule: int = WidthRule.WITHIN_SLACK, *, cold_aware: bool = True) -> FloatArray:
@@ -52,7 +54,7 @@ def rule_setting(rule: int = WidthRule.WITHIN_SLACK, *, cold_aware: bool = True)
 # ---- holding by the batching table
 
 
-@compiled
+@inner
 def _place(axis: FloatArray, value: float) -> int:
     """As `BatchingTable` does: the last point at or below the value."""
     found = 0
@@ -140,7 +142,7 @@ def _everything(plane: Plane, support: NDArray[np.bool_] | None = None) -> NDArr
 # ---- rules
 
 
-@compiled
+@inner
 def _score(look: Any, kind: int, device: int, width: int) -> float:
     """What the rule looks at when it picks a device; less is better."""
     if kind == _SPT:
@@ -200,7 +202,7 @@ def run_delay_timers(plane: Plane, share: float) -> None:
         apply_action(s, requests, request, max(chosen, 0), width, _CAP, 0, delay)
 
 
-@compiled
+@inner
 def _warm_or_cold(look: Any, width: int, share: float) -> tuple[int, float]:
     """(device, expected seconds); -1 where none may take it."""
     warm, cold = -1, -1
@@ -225,7 +227,7 @@ def _warm_or_cold(look: Any, width: int, share: float) -> tuple[int, float]:
 # ---- what learns
 
 
-@compiled
+@inner
 def _softmax_pick(weights: FloatArray, shares: FloatArray, draw: float) -> int:
     """Fills `shares`; the index that the draw falls on."""
     highest = weights.max()
@@ -298,56 +300,6 @@ def run_two_time_scales(plane: Plane, setting: FloatArray, balance: float) -> No
         apply_action(s, requests, request, device, width, _CAP, 0, expected)
 
 
-@compiled
-def run_mixture(
-    plane: Plane, kinds: NDArray[np.int64], settings: FloatArray, supports: NDArray[np.bool_]
-) -> None:
-    """Improper learning over rules `kinds` [M] with `settings` [M, SETTINGS], online, from each J.
-
-    `supports`: [M, classes, devices, widths]. The gradient is that of `slimscale.routing.mixture`.
-    """
-    s: Any = plane.state[0]
-    requests, look = plane.requests, plane.look
-    bases = len(kinds)
-    weights, shares = np.zeros(bases), np.zeros(bases)
-    weights[0] = 2.0
-    support = np.zeros((s.total, bases), dtype=np.bool_)
-    devices, widths = np.zeros(bases, dtype=np.int64), np.zeros(bases, dtype=np.int64)
-    learnt, mean, begun = 0, 0.0, False
-    while True:
-        request = advance_to_next_arrival(s, requests)
-        if request < 0:
-            return
-        while learnt < s.next_request - 1 and requests.each[learnt].done == 1:
-            value = requests.each[learnt].value
-            if not begun:
-                mean, begun = value, True
-            advantage = max(-5.0, min(5.0, value - mean))
-            mean += 0.02 * (value - mean)
-            _softmax_pick(weights, shares, 0.0)
-            likely = 0.0
-            for base in range(bases):
-                likely += shares[base] * support[learnt, base]
-            if likely > 0.0:
-                for base in range(bases):
-                    slope = shares[base] * (support[learnt, base] / likely - 1.0)
-                    moved = weights[base] + _MIXTURE_RATE * advantage * slope
-                    weights[base] = max(-_MOST_WEIGHT, min(_MOST_WEIGHT, moved))
-            learnt += 1
-        fill_observation(s, requests, request, look)
-        klass = requests.each[request].klass
-        for base in range(bases):
-            devices[base], widths[base] = choose(
-                s, look, kinds[base], settings[base], supports[base, klass]
-            )
-        picked = _softmax_pick(weights, shares, uniform(s))
-        device, width = devices[picked], widths[picked]
-        for base in range(bases):
-            support[request, base] = devices[base] == device and widths[base] == width
-        expected = expected_seconds(look, device, width)
-        apply_action(s, requests, request, device, width, _CAP, 0, expected)
-
-
 def _mixture(plane: Plane) -> None:
     """Of SED within slack, the slimmest by SED, the slimmest by JSQ, and a tight slack."""
     tight = rule_setting()
@@ -355,7 +307,7 @@ def _mixture(plane: Plane) -> None:
     slimmest = rule_setting(WidthRule.SLIMMEST)
     kinds = np.asarray([_SED, _SED, _JSQ, _SED], dtype=np.int64)
     settings = np.stack([rule_setting(), slimmest, slimmest, tight])
-    run_mixture(plane, kinds, settings, np.stack([_everything(plane)] * len(kinds)))
+    run_mixture(plane, kinds, settings, _MIXTURE_RATE)
 
 
 def _two_time_scales(plane: Plane, balance: float) -> None:

@@ -67,6 +67,20 @@ def test_a_machine_without_edges_counts_as_one_that_is_not_there() -> None:
     assert np.isneginf(with_it[:, 2]).all()
 
 
+def test_twice_as_many_of_the_same_change_no_score() -> None:
+    """Means, not sums: so that a pool of another size is nothing new to it."""
+    graph = _graph(np.random.default_rng(6), 3, 4)
+    once = ENCODER.scores(_weights(5), **graph)
+    twice = {
+        name: np.concatenate([part, part], axis=0 if name == "machines" else 1)
+        for name, part in graph.items()
+        if name != "requests"
+    }
+    both = ENCODER.scores(_weights(5), requests=graph["requests"], **twice)
+    assert np.allclose(both[:, :4], once)
+    assert np.allclose(both[:, 4:], once)
+
+
 def test_a_request_sees_how_the_other_machines_are() -> None:
     """What a set of independent scores cannot: the same pair is worth less beside a better machine."""
     rng = np.random.default_rng(3)

@@ -44,6 +44,9 @@ def test_a_wait_that_was_given_up_counts_as_longer_not_as_a_release() -> None:
     given_up = [*seen, *([0.02] * 90)]
     assert timer_seconds(given_up, [True] * 30 + [False] * 90, 0.5) == 0.01
     assert timer_seconds(given_up, [True] * 30 + [False] * 90, 0.02) == 0.0
+    # Most gave up after 10 ms; all who stayed got a slot after 20, which is more than going costs.
+    early = [*([0.01] * 90), *([0.02] * 30)]
+    assert timer_seconds(early, [False] * 90 + [True] * 30, 0.015) == 0.0
 
 
 @given(st.integers(0, 10**6), st.floats(0.05, 2.0))

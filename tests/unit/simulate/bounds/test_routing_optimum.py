@@ -5,6 +5,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from scipy import integrate, stats
 
 from slimscale.simulate.bounds.fleet import RequestClass
 from slimscale.simulate.bounds.planning import ObjectiveWeights, capacity, planning_lp
@@ -51,6 +52,25 @@ def test_one_device_and_width_is_the_mm1_queue() -> None:
     assert -evaluate_routing(system, first_alone).mean_objective == pytest.approx(
         1 / (100 - 50), rel=1e-6
     )
+
+
+@pytest.mark.parametrize(("device", "width"), [(0, 0), (0, 1), (1, 1)])
+def test_without_a_queue_a_request_is_worth_the_mean_over_its_erlang_time(
+    device: int, width: int
+) -> None:
+    system = replace(_system(0.5), requests_per_second=1e-6)
+    always = np.full((2, system.limit + 1, system.limit + 1), system.actions.index((device, width)))
+    always[:, system.limit - 2 :] = LOST
+    always[:, :, system.limit - 2 :] = LOST
+    phases, phase = system.phases[width], system.phase_seconds[device]
+    time = stats.gamma(phases, scale=phase)
+    worth = 12 * (system.accuracy[width] - 0.703)
+    worth -= 0.3 * system.dynamic_watts[device] * phases * phase
+    for one in system.classes:
+        slo = one.slo_seconds
+        capped, _ = integrate.quad(lambda t: time.pdf(t) * t, 0.0, 2 * slo)
+        worth -= one.share * (capped / slo + 2.0 * time.sf(2 * slo) + time.sf(slo))
+    assert evaluate_routing(system, always).mean_objective == pytest.approx(worth, abs=1e-5)
 
 
 @pytest.mark.parametrize("load", [0.3, 0.6])
