@@ -1,4 +1,4 @@
-"""The learned router at a heuristic's price: one look of the network serves the requests of 30 ms.
+"""The learned router at a heuristic's price: one look of the network serves the requests of 40 ms.
 
 Between two looks only delays move much: by what this router sends, by time, by telemetry. They are
 known afresh for each request (the shield needs them anyway), and the scores follow them to first order:
@@ -28,12 +28,12 @@ from slimscale.routing.learned.observation import FloatArray, Observation
 from slimscale.routing.learned.prices import PriceTable
 from slimscale.routing.learned.router import LearnedRouter
 from slimscale.routing.learned.weights import PolicyWeights
-from slimscale.routing.policy import PodView, RequestView, Width
+from slimscale.routing.policy import PodView, RequestView, Route, Width
 from slimscale.routing.shielded import DecisionTrace, Pick
 
 __all__ = ["AmortisedRouter"]
 
-LOOK_SECONDS = 0.03
+LOOK_SECONDS = 0.04
 LEAST_LOOK_SECONDS = 0.002
 """Between two looks for the same kind of request, however far delays have moved."""
 MOVED_SLOS = 0.15
@@ -97,6 +97,21 @@ class AmortisedRouter(LearnedRouter):
         self._looks: dict[Kind, _Look] = {}
         self._slopes: dict[Kind, tuple[float, list[str], FloatArray]] = {}
         self._picked: _Picked | None = None
+        self._new_rows = 0
+        self._new_moment = 0.0
+
+    def arrived(self, rows: int, *, now: float) -> None:
+        """Only noted: the rates get all rows since the last look at once, at their mean time."""
+        self._now = now
+        self._new_rows += rows
+        self._new_moment += rows * now
+
+    def choose(
+        self, request: RequestView, pods: Sequence[PodView], widths: Sequence[Width], rng: Random
+    ) -> Route | None:
+        self._picked = None
+        self._count_arrivals()
+        return super().choose(request, pods, widths, rng)
 
     def pick(
         self,
@@ -154,11 +169,18 @@ class AmortisedRouter(LearnedRouter):
 
     # ---- a look
 
+    def _count_arrivals(self) -> None:
+        rows = self._new_rows
+        if rows:
+            self._rates.arrived(rows, now=self._new_moment / rows)
+            self._new_rows, self._new_moment = 0, 0.0
+
     def _observe(
         self, request: RequestView, pods: Sequence[PodView]
     ) -> tuple[Observation, PriceTable]:
         slo = two_digits(request.slo_seconds)
         asked = replace(request, slo_seconds=slo)
+        self._count_arrivals()
         arrivals = self._rates.per_second(now=self._now)
         observation = self._builder.build(asked, pods, arrivals=arrivals)
         names = tuple(pod.name for pod in pods)

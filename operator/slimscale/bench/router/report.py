@@ -74,7 +74,7 @@ def page_of(document: dict[str, Any]) -> str:
         ),
         _goal(document),
         "## One decision",
-        "In one process, four widths; PPO and its network look anew every 30 ms of arrivals 0.3 ms"
+        "In one process, four widths; PPO and its network look anew every 40 ms of arrivals 0.3 ms"
         " apart, which is in the mean and in the 99th percentile.",
         table(
             ["policy", "pods", "median, µs", "mean, µs", "99 %, µs"],
