@@ -57,15 +57,16 @@ def test_what_is_not_there_is_refused_by_name(
 def test_random_placement_is_stable_below_and_unstable_above_the_load_that_is_told() -> None:
     limit = _stable_below(stage_of("base", 1.0))
     assert limit == pytest.approx(0.126, abs=0.003)
-    for share, most in ((0.8, 0.02), (1.5, 0.4)):
+    dropped = {}
+    for share in (0.8, 1.5):
         stage = stage_of("base", limit * share)
         plane = route(
-            stage.scene, rate=stage.rate, seconds=30.0, kind=Kind.RANDOM,
-            row=setting(WidthRule.ANY),
-        )  # fmt: skip
-        on_cpu = plane.requests.of("device") == 4
-        dropped = 1.0 - (plane.requests.of("latency")[on_cpu] < float("inf")).mean()
-        assert (dropped < most) == (share < 1.0), dropped
+            stage.scene, rate=stage.rate, seconds=30.0, kind=Kind.RANDOM, row=setting(WidthRule.ANY)
+        )
+        on_cpu = plane.requests.of("latency")[plane.requests.of("device") == 4]
+        dropped[share] = float((on_cpu == float("inf")).mean())
+    assert dropped[0.8] < 0.02
+    assert dropped[1.5] > 0.2  # of what comes, at least 1 - 1/1.5 cannot be served in the long run
     assert _stable_below(_slimmest_stage(1.0)) > 5 * limit
 
 

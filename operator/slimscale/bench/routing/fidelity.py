@@ -92,7 +92,7 @@ def _pairs() -> dict[str, tuple[type[Heuristic], Rule]]:
     """The policy of the data plane, and the compiled rule that is meant to be the same."""
 
     def rule(kind: int, width: int, slack: float = 0.8) -> Rule:
-        return Rule("", "", kind, width, slack_share=slack, cap=0)
+        return Rule("", "", kind, width, slack_share=slack, cap=0, reference=True)
 
     return {
         "Random": (RandomPolicy, rule(Kind.RANDOM, WidthRule.ANY)),
@@ -330,7 +330,7 @@ def _markdown(found: Fidelity, command: str) -> str:
         "",
         details,
         "",
-        "What the compiled one leaves out: draws between routes whose delays differ by less than 5 %"
-        " or .2 ms, the one request in two hundred that tries a wider width, the polling of pods that"
-        " are idle, and the sidecar's own learning of base and row apart (it learns one factor of both).",
+        "What the compiled one leaves out: the one request in two hundred that tries a wider width, the"
+        " polling of pods that are idle, and the sidecar's own learning of base and row apart (it learns"
+        " one factor of both).",
     ]) + "\n"  # fmt: skip

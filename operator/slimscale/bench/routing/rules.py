@@ -62,6 +62,8 @@ class Rule:
     """Above 0: within the plan for so many times the true mean load."""
     thrifty: bool = False
     """The plan of least energy instead of most J."""
+    reference: bool = False
+    """As the same rule in `slimscale.simulate.serving`."""
 
     @property
     def key(self) -> str:
@@ -73,6 +75,7 @@ class Rule:
         row[Setting.RULE], row[Setting.COLD_AWARE] = self.rule, self.cold_aware
         row[Setting.SLACK_SHARE], row[Setting.PRICE] = self.slack_share, self.price
         row[Setting.HOLD_SHARE], row[Setting.CAP] = self.hold_share, self.cap
+        row[Setting.REFERENCE] = self.reference
         return row
 
     def play(self, plane: Plane, stage: Stage) -> None:

@@ -34,7 +34,9 @@ UP_TO = 0.85
 HEADLINE_LOADS = (0.01, 0.02, 0.05, 0.08, 0.1, 0.115, 0.15, 0.2, 0.3, 0.5, 0.7, 0.85, 0.95)
 POOL_SIZES = (16, 24, 32)
 POOL_REGIMES = ("base", "burst", "stale", "cold", "fault", "real")
-POOL_LOADS = (0.5, 0.85)
+POOL_LOADS = (0.7,)
+POOL_SECONDS_SHARE = 0.25
+"""Of the other traces' length: more devices have more requests a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +219,7 @@ def play_pools(
             stage_of(regime, load, devices=draw_pool(size, TEST_SEED)),
             player,
             plan.test_seeds(),
-            plan.seconds / 2.0,
+            plan.seconds * POOL_SECONDS_SHARE,
         )
         for size in plan.pool_sizes
         for regime in plan.pool_regimes

@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from slimscale.routing.heuristics import NEAR_SECONDS, NEAR_SHARE
 from slimscale.routing.learned import layout as at
 from slimscale.simulate.routing.compiled import compiled, inner
 from slimscale.simulate.routing.engine import advance_to_next_arrival, apply_action
@@ -59,8 +60,12 @@ class Setting:
     CAP = 5
     """Most rows of a batch; 0: as many as still end in time (`slimscale.routing.expected_delay`)."""
 
+    REFERENCE = 6
+    """1: as in `slimscale.simulate.serving`: by chance among routes hardly later than the soonest, and
+    an answer that is late makes its device look no busier."""
 
-SETTINGS = 6
+
+SETTINGS = 7
 # Compiled code knows plain numbers only.
 _RANDOM, _ROUND_ROBIN, _JSQ = Kind.RANDOM, Kind.ROUND_ROBIN, Kind.JSQ
 _POWER_OF_TWO, _SED, _PRICED = Kind.POWER_OF_TWO, Kind.SED, Kind.PRICED
@@ -70,7 +75,8 @@ _RULE, _COLD_AWARE, _SLACK_SHARE = Setting.RULE, Setting.COLD_AWARE, Setting.SLA
 _SLO, _SLACK = at.REQUEST_SLO_SECONDS, at.REQUEST_SLACK_SECONDS
 _EVERY = cast(int, np.int64(-1))
 _PRICE, _HOLD_SHARE, _CAP = Setting.PRICE, Setting.HOLD_SHARE, Setting.CAP
-_NEAR = 1.0 + 1e-9
+_REFERENCE = Setting.REFERENCE
+_NEAR_SHARE, _NEAR_SECONDS = NEAR_SHARE, NEAR_SECONDS
 Support = NDArray[np.bool_]
 
 
@@ -91,6 +97,8 @@ def run_rule(plane: Plane, kind: int, setting: NDArray[np.float64], support: Sup
         cap = int(setting[_CAP])
         if cap < 1:
             cap = _cap_in_time(look, device, width, expected)
+        if setting[_REFERENCE] > 0.0:
+            expected = np.inf
         apply_action(s, requests, request, device, width, cap, hold, expected)
 
 
@@ -115,8 +123,8 @@ def choose(
     if kind == _PRICED:
         return _most_worth(look, setting)
     if kind == _SED:
-        found = _soonest(look, setting, _EVERY, allowed)
-        return found if found[0] >= 0 else _soonest_of_all(look, setting, _EVERY)
+        found = _soonest(s, look, setting, _EVERY, allowed)
+        return found if found[0] >= 0 else _soonest_of_all(s, look, setting, _EVERY)
     device = _EVERY
     if kind == _RANDOM:
         device = _random_device(s, look)
@@ -131,7 +139,7 @@ def choose(
             device = other
     if int(setting[_RULE]) == _ANY:
         return device, _random_width(s, look, device)
-    return _soonest_of_all(look, setting, device)
+    return _soonest_of_all(s, look, setting, device)
 
 
 @inner
@@ -144,14 +152,14 @@ def _delay(look: Any, setting: NDArray[np.float64], device: int, width: int) -> 
 
 
 @inner
-def _soonest_of_all(look: Any, setting: NDArray[np.float64], only: int) -> tuple[int, int]:
-    found = _soonest(look, setting, only, look.mask)
+def _soonest_of_all(s: Any, look: Any, setting: NDArray[np.float64], only: int) -> tuple[int, int]:
+    found = _soonest(s, look, setting, only, look.mask)
     return found if found[0] >= 0 else (0, 0)
 
 
 @inner
 def _soonest(
-    look: Any, setting: NDArray[np.float64], only: int, allowed: NDArray[np.bool_]
+    s: Any, look: Any, setting: NDArray[np.float64], only: int, allowed: NDArray[np.bool_]
 ) -> tuple[int, int]:
     """By the width rule, on device `only` (-1: on any) and in the cells of `allowed`; (-1, -1): none.
 
@@ -165,8 +173,7 @@ def _soonest(
     for device in range(devices):
         if only >= 0 and device != only:
             continue
-        first, last = 0, widths
-        for width in range(first, last):
+        for width in range(widths):
             if not (look.mask[device, width] and allowed[device, width]):
                 continue
             delay = _delay(look, setting, device, width)
@@ -183,9 +190,39 @@ def _soonest(
                     wide_device, wide_width, wide = device, width, delay
             if better:
                 best_device, best_width, best = device, width, delay
-    if rule == _WITHIN_SLACK and wide_device >= 0:
-        return wide_device, wide_width
-    return best_device, best_width
+    within = rule == _WITHIN_SLACK and wide_device >= 0
+    if within:
+        best_device, best_width, best = wide_device, wide_width, wide
+    if setting[_REFERENCE] == 0.0 or best_device < 0:
+        return best_device, best_width
+    return _one_of_near(s, look, setting, only, allowed, best_width, best, within)
+
+
+@inner
+def _one_of_near(  # noqa: PLR0917 - compiled code is called by position
+    s: Any, look: Any, setting: NDArray[np.float64], only: int, allowed: NDArray[np.bool_],
+    width_chosen: int, best: float, within: bool,
+) -> tuple[int, int]:  # fmt: skip
+    """One of the routes that are hardly later than the best, each with the same chance."""
+    devices, widths = look.mask.shape
+    rule = int(setting[_RULE])
+    limit = best * (1.0 + _NEAR_SHARE) + _NEAR_SECONDS
+    if within:
+        limit = min(limit, setting[_SLACK_SHARE] * min(look.request[_SLO], look.request[_SLACK]))
+    alike = within or rule == _SLIMMEST or rule == _WIDEST  # noqa: PLR1714 - no sets in compiled code
+    found_device, found_width, seen = 0, 0, 0.0
+    for device in range(devices):
+        if only >= 0 and device != only:
+            continue
+        for width in range(widths):
+            fits = look.mask[device, width] and allowed[device, width]
+            if not fits or (alike and width != width_chosen):
+                continue
+            if _delay(look, setting, device, width) <= limit:
+                seen += 1.0
+                if uniform(s) * seen < 1.0:
+                    found_device, found_width = device, width
+    return found_device, found_width
 
 
 @inner
