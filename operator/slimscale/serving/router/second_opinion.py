@@ -16,6 +16,8 @@ __all__ = ["SecondOpinion"]
 _SHADOW = Stage.SHADOW
 _COMPARED_ONE_IN = 64
 """Of the decisions, where the candidate acts: each comparison costs a second decision."""
+_SHADOW_A_SECOND = 200.0
+"""In shadow every decision is compared, up to this rate: above it a sample tells as much."""
 
 
 class SecondOpinion:
@@ -25,6 +27,8 @@ class SecondOpinion:
         self._metrics = metrics
         self._rng = rng
         self._since_compared = _COMPARED_ONE_IN - 1
+        self._left = _SHADOW_A_SECOND
+        self._filled_at = 0.0
 
     def note(
         self,
@@ -44,12 +48,23 @@ class SecondOpinion:
         if log is not None and wanted and trip.policy is live.candidate:
             trip.kept = _keep(log, trip, route, now)
         if rollout.stage is _SHADOW:
+            if not self._may_shadow(now):
+                return
             rollout.shadowed += 1
             self._compare(trip, route, request, views)
             if log is not None and wanted:
                 trip.kept = _keep(log, trip, route, now)
         elif self._is_due():
             self._compare(trip, route, request, views)
+
+    def _may_shadow(self, now: float) -> bool:
+        earned = (now - self._filled_at) * _SHADOW_A_SECOND
+        self._left = min(_SHADOW_A_SECOND, self._left + max(0.0, earned))
+        self._filled_at = now
+        if self._left < 1.0:
+            return False
+        self._left -= 1.0
+        return True
 
     def _is_due(self) -> bool:
         self._since_compared += 1
