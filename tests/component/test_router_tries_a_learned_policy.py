@@ -39,6 +39,10 @@ async def test_a_good_file_is_there_at_the_start_and_its_policy_acts(tmp_path: P
         learned = router.router.forwarder.live.learned
     assert isinstance(learned, Obedient)
     assert len(learned.arrivals) == len(learned.ends) == 20
+    assert set(learned.slowdowns()) == {
+        "a",
+        "b",
+    }  # how late its answers are is the router's to tell
     assert first.models == {}
     assert second.models == {"m-w025": 20}
     assert {one.reason for one in state.decisions} == {"Learned"}

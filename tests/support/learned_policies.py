@@ -14,7 +14,7 @@ from slimscale.api.serving_config import ObjectiveWeights
 from slimscale.routing.learned import layout
 from slimscale.routing.learned.observation import Observation
 from slimscale.routing.policy import Outcome, PodView, RequestView, Route, Width
-from slimscale.routing.shielded import DecisionTrace
+from slimscale.routing.shielded import DecisionTrace, Slowdowns
 from slimscale.serving.router.candidate import CandidateKeeper
 from slimscale.serving.router.live import LoadedPolicy
 from slimscale.serving.router.policy_file import PolicyFile
@@ -35,6 +35,7 @@ class Obedient:
     ends: list[bool] = field(default_factory=list)
     seen: tuple[str, ...] = ()
     widths: Sequence[Width] = ()
+    slowdowns: Slowdowns = dict
 
     def choose(
         self, request: RequestView, pods: Sequence[PodView], widths: Sequence[Width], rng: Random
@@ -49,6 +50,9 @@ class Obedient:
 
     def arrived(self, rows: int, *, now: float) -> None:
         self.arrivals.append(now)
+
+    def follow(self, slowdowns: Slowdowns) -> None:
+        self.slowdowns = slowdowns
 
     def trace(self) -> DecisionTrace | None:
         """Always the first pod, the first width, a cap of 8 and no hold."""

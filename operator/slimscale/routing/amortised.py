@@ -29,7 +29,7 @@ from slimscale.routing.learned.prices import PriceTable
 from slimscale.routing.learned.router import LearnedRouter
 from slimscale.routing.learned.weights import PolicyWeights
 from slimscale.routing.policy import PodView, RequestView, Route, Width
-from slimscale.routing.shielded import DecisionTrace, Pick
+from slimscale.routing.shielded import DecisionTrace, Pick, Slowdowns
 
 __all__ = ["AmortisedRouter"]
 
@@ -97,8 +97,13 @@ class AmortisedRouter(LearnedRouter):
         self._looks: dict[Kind, _Look] = {}
         self._slopes: dict[Kind, tuple[float, list[str], FloatArray]] = {}
         self._picked: _Picked | None = None
+        self._slowdowns: Slowdowns = dict
         self._new_rows = 0
         self._new_moment = 0.0
+
+    def follow(self, slowdowns: Slowdowns) -> None:
+        """Read at each look."""
+        self._slowdowns = slowdowns
 
     def arrived(self, rows: int, *, now: float) -> None:
         """Only noted: the rates get all rows since the last look at once, at their mean time."""
@@ -182,7 +187,9 @@ class AmortisedRouter(LearnedRouter):
         asked = replace(request, slo_seconds=slo)
         self._count_arrivals()
         arrivals = self._rates.per_second(now=self._now)
-        observation = self._builder.build(asked, pods, arrivals=arrivals)
+        observation = self._builder.build(
+            asked, pods, arrivals=arrivals, slowdowns=self._slowdowns()
+        )
         names = tuple(pod.name for pod in pods)
         return observation, self._plan(observation, names, slo)
 

@@ -125,6 +125,10 @@ class OutlierEjection:
             return self._eject(record, EjectionReason.ERROR_RATE, now)
         return None
 
+    def slowdowns(self) -> dict[str, float]:
+        """By pod: latency over expectation of its recent answers; 1 where there were none."""
+        return {name: record.ratio for name, record in self._pods.items()}
+
     def ejected(self) -> int:
         return sum(record.ejected_at is not None for record in self._pods.values())
 

@@ -5,7 +5,7 @@ delay can neither pass the shield by it nor get a pod ejected for missing it.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -16,7 +16,14 @@ from slimscale.routing.learned.observation import Observation
 from slimscale.routing.policy import Outcome, PodView, RequestView, Route, RoutingPolicy, Width
 from slimscale.routing.shield import Objection, ShieldRules, bounded_hold, object_to, why_infeasible
 
-__all__ = ["CandidateChooser", "DecisionTrace", "LearnedPolicy", "Pick", "ShieldedPolicy"]
+__all__ = [
+    "CandidateChooser",
+    "DecisionTrace",
+    "LearnedPolicy",
+    "Pick",
+    "ShieldedPolicy",
+    "Slowdowns",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +39,19 @@ class DecisionTrace:
     """Of that action, natural logarithm."""
 
 
+Slowdowns = Callable[[], Mapping[str, float]]
+"""By pod's name; 1 is as expected."""
+
+
 class LearnedPolicy(RoutingPolicy, Protocol):
     """A routing policy made of a network."""
 
     def arrived(self, rows: int, *, now: float) -> None:
         """A request has come; before its `choose`. `now`: seconds of any one monotonic clock."""
+        ...
+
+    def follow(self, slowdowns: Slowdowns) -> None:
+        """Where to read, at any time, how much slower than expected each pod has answered of late."""
         ...
 
     def trace(self) -> DecisionTrace | None:

@@ -58,6 +58,8 @@ class Router:
         self.metrics = RouterMetrics()
         self.pods = Pods(live.ejection_rules, changed=self._pods_changed)
         self.pods.set_traits(live.config.pools)
+        if live.learned is not None:
+            live.learned.follow(self.pods.ejection.slowdowns)
         self.pods.ejected_now = self._ejected
         self._buffer = RequestBuffer(live.buffer_limits)
         self._demand = Demand(now=now)
@@ -150,6 +152,8 @@ class Router:
         if config is None and loaded is before.loaded:
             return
         live = make_live(config or before.config, before, loaded=loaded, now=now)
+        if live.learned is not None:
+            live.learned.follow(self.pods.ejection.slowdowns)
         self.forwarder.live = live
         if config is None:
             return
