@@ -12,8 +12,7 @@ times a heuristic's decision, nearly all of it calls of NumPy on small arrays.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from math import floor, log10
+from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
@@ -28,6 +27,7 @@ from slimscale.routing.learned.observation import FloatArray, Observation
 from slimscale.routing.learned.prices import PriceTable
 from slimscale.routing.learned.router import LearnedRouter
 from slimscale.routing.learned.weights import PolicyWeights
+from slimscale.routing.looks import Kind, Look, best_of, kind_of, two_digits
 from slimscale.routing.policy import PodView, RequestView, Route, Width
 from slimscale.routing.shielded import DecisionTrace, Pick, Slowdowns
 
@@ -38,36 +38,10 @@ LEAST_LOOK_SECONDS = 0.002
 """Between two looks for the same kind of request, however far delays have moved."""
 MOVED_SLOS = 0.15
 """A chosen delay that has moved by so much of the SLO is looked at again."""
-NEAR = 0.002
-"""J: choices no further apart count as equal, or all routers would send to the same one of equal pods."""
 _MOST_KINDS = 32
 _DELTA_SLOS = 0.05
 SLOPE_SECONDS = 0.12
 """How delays weigh changes more slowly than how they are: slopes serve several looks."""
-
-Kind = tuple[float, float, int, float]
-
-
-@dataclass(slots=True)
-class _Look:
-    """What one look of the network gave, one entry a candidate."""
-
-    at: float
-    pods: list[str]
-    """Names; with the same pods, and every width on each, the candidates are the same."""
-    whole: bool
-    """Every pod has every width that is accurate enough."""
-    offsets: list[float]
-    """s_0 - k d_0."""
-    slopes: list[float]
-    delays: list[float]
-    caps: list[float]
-    """When holding; 0: it does not hold."""
-    joined_offsets: list[float]
-    """The same two, with rows of this request queued already."""
-    joined_caps: list[float]
-    places: dict[tuple[str, str], int]
-    """By pod and model, for when some candidates are missing."""
 
 
 class _Picked(NamedTuple):
@@ -94,7 +68,7 @@ class AmortisedRouter(LearnedRouter):
     ) -> None:
         super().__init__(weights, widths=widths, max_batch_rows=max_batch_rows, objective=objective)
         self._most_rows = max(1, max_batch_rows)
-        self._looks: dict[Kind, _Look] = {}
+        self._looks: dict[Kind, Look] = {}
         self._slopes: dict[Kind, tuple[float, list[str], FloatArray]] = {}
         self._picked: _Picked | None = None
         self._slowdowns: Slowdowns = dict
@@ -132,12 +106,12 @@ class AmortisedRouter(LearnedRouter):
         now = self._now
         if look is None or now - look.at >= LOOK_SECONDS or now < look.at:
             look = self._look(kind, candidates, delays, request, pods)
-        index, place = _best(look, candidates, delays, pods, rng=rng)
+        index, place = best_of(look, candidates, delays, pods, rng=rng)
         moved = 0.0 if place is None else abs(delays[index] - look.delays[place])
         if place is None or moved > MOVED_SLOS * kind[0]:
             if now - look.at >= LEAST_LOOK_SECONDS or place is None:
                 look = self._look(kind, candidates, delays, request, pods)
-                index, place = _best(look, candidates, delays, pods, rng=rng)
+                index, place = best_of(look, candidates, delays, pods, rng=rng)
             if place is None:
                 return None
         chosen, cap = candidates[index], look.caps[place]
@@ -200,7 +174,7 @@ class AmortisedRouter(LearnedRouter):
         delays: Sequence[float],
         request: RequestView,
         pods: Sequence[PodView],
-    ) -> _Look:
+    ) -> Look:
         observation, table = self._observe(request, pods)
         regime = regime_features(observation, table.capacity)
         coefficients = self.weights.start + self.weights.slopes @ regime
@@ -226,7 +200,7 @@ class AmortisedRouter(LearnedRouter):
         rows, columns = [place[0] for place in found], [place[1] for place in found]
         slopes = slope[rows, columns]
         line = slopes * np.asarray(delays)
-        look = _Look(
+        look = Look(
             at=self._now,
             pods=names,
             whole=len(candidates) == len(pods) * int(observation.mask.any(axis=0).sum()),
@@ -259,55 +233,6 @@ class AmortisedRouter(LearnedRouter):
         gain = phi[:, :, HOLD] * coefficients[HOLD]
         holds = (caps > 0.0) & (gain > 0.0)
         return np.where(holds, value + gain, value), np.where(holds, caps, 0.0)
-
-
-def _best(
-    look: _Look,
-    candidates: Sequence[Candidate],
-    delays: Sequence[float],
-    pods: Sequence[PodView],
-    *,
-    rng: Random,
-) -> tuple[int, int | None]:
-    """Index of the best candidate, and its place in the look; None: it has none of them."""
-    same = look.whole and len(candidates) == len(look.offsets)
-    if same and [pod.name for pod in pods] == look.pods:
-        values = [
-            offset + slope * delay
-            for offset, slope, delay in zip(look.offsets, look.slopes, delays, strict=True)
-        ]
-        index = _near_best(values, rng)
-        return index, index
-    known = [
-        (index, place)
-        for index, one in enumerate(candidates)
-        if (place := look.places.get((one.pod.name, one.width.model))) is not None
-    ]
-    if not known:
-        return 0, None
-    values = [look.offsets[place] + look.slopes[place] * delays[index] for index, place in known]
-    return known[_near_best(values, rng)]
-
-
-def _near_best(values: list[float], rng: Random) -> int:
-    limit = max(values) - NEAR
-    near = [index for index, value in enumerate(values) if value >= limit]
-    return near[0] if len(near) == 1 else near[int(rng.random() * len(near))]
-
-
-def kind_of(request: RequestView) -> Kind:
-    """What requests share a look: SLO and deadline to two digits, rows, accuracy."""
-    slo = two_digits(request.slo_seconds)
-    deadline = request.deadline_seconds
-    late = two_digits(deadline) if deadline < request.slo_seconds else 0.0
-    return slo, late, request.rows, request.min_accuracy
-
-
-def two_digits(seconds: float) -> float:
-    """What is left of an SLO differs with each request by what has passed since it came."""
-    if seconds <= 0.0:
-        return 0.001
-    return round(seconds, 1 - floor(log10(seconds)))
 
 
 def _hold_seconds(chosen: Candidate, cap: float, request: RequestView) -> float:

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slimscale.routing.amortised import LOOK_SECONDS, NEAR, AmortisedRouter, kind_of, two_digits
+from slimscale.routing.amortised import LOOK_SECONDS, AmortisedRouter
 from slimscale.routing.expected_delay import DelayModel
 from slimscale.routing.learned import layout
 from slimscale.routing.learned.features import CELL_FEATURES, REGIME_FEATURES
 from slimscale.routing.learned.network import scores
 from slimscale.routing.learned.router import LearnedRouter
 from slimscale.routing.learned.weights import PolicyWeights
+from slimscale.routing.looks import NEAR, kind_of, two_digits
 from slimscale.routing.policy import PodView, RequestView
 from slimscale.routing.shielded import Pick
 from tests.support.routing_cases import WIDTHS, pod, request, telemetry
