@@ -156,4 +156,5 @@ def test_the_admission_policy_lets_the_cpu_of_a_sidecar_through_and_nothing_else
         assert "slimscale may" in said, f"{name} is not refused by the policy, but: {said!r}"
     said = patch_as(install.OPERATOR_ACCOUNT, pod, "", _server(image="localhost/other:1"))
     assert "slimscale may" in said, said
-    eventually(lambda: applied_limit(only(fashion)) == 900, 60)
+    # Where nothing else happens to the pod, the kubelet tells the new limit at its next look at it.
+    eventually(lambda: applied_limit(only(fashion)) == 900, 150, what="the kubelet tells 900m")
