@@ -14,7 +14,7 @@ from rich.table import Table
 
 from slimscale.bench.bounds import figures
 from slimscale.bench.bounds.dispatching import shop_rows
-from slimscale.bench.bounds.plane import REGIME_NAMES, plane_rows, policies
+from slimscale.bench.bounds.plane import REGIME_NAMES, holding_rows, plane_rows, policies
 from slimscale.bench.bounds.report import write_report
 from slimscale.bench.progress import TerminalProgress
 from slimscale.bench.suite import code_digest
@@ -95,6 +95,11 @@ def _compute(request: BoundsRequest, regimes: tuple[str, ...], console: Console)
         )
         document["plane"] = plane_rows(
             regimes, plane, seeds=seeds, seconds=request.seconds, advance=progress.step
+        )
+        times = (1.0, 5.0) if quick else (1.0, 5.0, 20.0)
+        progress.begin("holding: loads and weights", len(plane) * len(times))
+        document["holding"] = holding_rows(
+            plane, times, seeds=seeds, seconds=request.seconds, advance=progress.step
         )
     document["ran"] = {
         "command": _command(request),

@@ -5,13 +5,14 @@ idea stands beside the two rules that it builds on, with the planning bound abov
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
 
-from slimscale.simulate.bounds.planning import planning_lp
+from slimscale.simulate.bounds.planning import least_energy, planning_lp
 from slimscale.simulate.bounds.scene_fleet import classes_of, fleet_of, weights_of
 from slimscale.simulate.related.policies import RELATED, Run, rule_setting, with_table
 from slimscale.simulate.routing.build import new_plane
@@ -21,7 +22,7 @@ from slimscale.simulate.routing.state import Plane
 from slimscale.simulate.routing.traces import draw_trace
 from slimscale.weights.batching import shipped_batching_table
 
-__all__ = ["CAPACITY", "REGIME_NAMES", "plane_rows"]
+__all__ = ["CAPACITY", "REGIME_NAMES", "holding_rows", "plane_rows", "policies"]
 
 CAPACITY = 2209.0
 """Requests a second that the scene serves at a mean accuracy of 74.5 %: loads are shares of it."""
@@ -79,6 +80,54 @@ def plane_rows(
                 rows.append(row)
                 advance()
     return rows
+
+
+def holding_rows(
+    loads: Sequence[float],
+    times: Sequence[float],
+    *,
+    seeds: Sequence[int],
+    seconds: float,
+    advance: Callable[[], None],
+) -> list[Row]:
+    """Energy at the slimmest width: work-conserving SED, the batching table, the bound of full batches.
+
+    `times`: energy weights in the scene's own, which set the busy cost and with it how long is held.
+    `way` is the share of the way from the work-conserving energy to the bound.
+    """
+    plain = Scene(devices=six())
+    rows = []
+    for load in loads:
+        rate = load * CAPACITY
+        bound = least_energy(fleet_of(plain), rows_per_second=rate).value
+        greedy = _means(plain, rate, seconds, seeds, policies()["SED, slimmest"])
+        for factor in times:
+            scene = replace(
+                plain, objective=replace(plain.objective, energy=factor * plain.objective.energy)
+            )
+            held = _means(scene, rate, seconds, seeds, policies()["SED, slimmest, batching table"])
+            rows.append(
+                {
+                    "load": load,
+                    "energy_weight_times": factor,
+                    "greedy_joules": greedy["joules"],
+                    "held_joules": held["joules"],
+                    "bound_joules": bound,
+                    "way": (greedy["joules"] - held["joules"]) / (greedy["joules"] - bound),
+                    "greedy_latency_seconds": greedy["latency_seconds"],
+                    "held_latency_seconds": held["latency_seconds"],
+                    "held_late_share": held["late_share"],
+                }
+            )
+            advance()
+    return rows
+
+
+def _means(
+    scene: Scene, rate: float, seconds: float, seeds: Sequence[int], run: Run
+) -> dict[str, float]:
+    runs = [_figures(scene, rate, seconds, seed, run) for seed in seeds]
+    return {key: fmean(one[key] for one in runs) for key in runs[0]}
 
 
 def _figures(scene: Scene, rate: float, seconds: float, seed: int, run: Run) -> dict[str, float]:

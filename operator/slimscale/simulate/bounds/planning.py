@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, sparse, special
+from scipy import optimize, sparse
 
 from slimscale.simulate.bounds.fleet import Fleet, FloatArray, RequestClass
+from slimscale.simulate.bounds.objective import ObjectiveWeights, objective_table, per_request
 
 __all__ = [
     "Infeasible", "ObjectiveWeights", "Plan", "capacity", "least_energy", "least_service",
@@ -30,18 +31,6 @@ _SUPPORT = 1e-6
 
 class Infeasible(ValueError):
     """The fleet cannot serve the rate at the accuracy, whatever the policy."""
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectiveWeights:
-    """J of a request: `accuracy * (acc - reference) - latency * min(t/SLO, cap) - joule * E - miss`."""
-
-    accuracy: float = 12.0
-    reference_accuracy: float = 0.703
-    latency: float = 1.0
-    latency_cap: float = 2.0
-    per_joule: float = 0.3
-    miss: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +74,7 @@ _ONE_CLASS = (RequestClass(slo_seconds=1.0),)
 
 def capacity(fleet: Fleet, *, min_accuracy: float = 0.0) -> float:
     """The highest rate in requests a second that can be served at a mean accuracy."""
-    seconds = _per_request(fleet.batch_seconds())
+    seconds = per_request(fleet.batch_seconds())
     count = seconds.size
     rows = [_busy(fleet, seconds, 1)]
     limits = [np.ones(fleet.devices)]
@@ -104,7 +93,7 @@ def capacity(fleet: Fleet, *, min_accuracy: float = 0.0) -> float:
 
 def least_energy(fleet: Fleet, *, rows_per_second: float, min_accuracy: float = 0.0) -> Plan:
     """Least dynamic energy; `value` in joules a request."""
-    joules = _per_request(fleet.batch_joules())
+    joules = per_request(fleet.batch_joules())
     return _solve(fleet, _ONE_CLASS, -joules[None], rows_per_second, min_accuracy, sign=-1.0)
 
 
@@ -142,43 +131,7 @@ def planning_lp(
     return _solve(fleet, classes, gains, min(rate, 0.999 * most), 0.0, sign=1.0)
 
 
-def objective_table(fleet: Fleet, of: RequestClass, weights: ObjectiveWeights) -> FloatArray:
-    """[D, W, B]: expected J of a request whose batch starts at once; -inf below its accuracy.
-
-    Of the noisy time t = m * lognormal(0, s): `E min(t/SLO, cap)` and `P(t > SLO)` in closed form.
-    """
-    relative = fleet.median_seconds() / of.slo_seconds
-    latency = _capped_mean(relative, weights.latency_cap, fleet.noise)
-    late = _above(relative, 1.0, fleet.noise)
-    accuracy = np.asarray(fleet.accuracy)[None, :, None]
-    gain = weights.accuracy * (accuracy - weights.reference_accuracy)
-    gain = gain - weights.latency * latency - weights.miss * late
-    gain = gain - weights.per_joule * _per_request(fleet.batch_joules())
-    return np.where(accuracy >= of.min_accuracy, gain, -np.inf)
-
-
 # ---- inside
-
-
-def _above(median: FloatArray, limit: float, noise: float) -> FloatArray:
-    """P(median * lognormal(0, noise) > limit)."""
-    if noise <= 0.0:
-        return np.asarray(median > limit, dtype=np.float64)
-    return np.asarray(special.ndtr((np.log(median) - np.log(limit)) / noise))
-
-
-def _capped_mean(median: FloatArray, cap: float, noise: float) -> FloatArray:
-    """E min(median * lognormal(0, noise), cap)."""
-    if noise <= 0.0:
-        return np.minimum(median, cap)
-    distance = (np.log(cap) - np.log(median)) / noise
-    below = median * np.exp(noise * noise / 2.0) * special.ndtr(distance - noise)
-    return np.asarray(below + cap * special.ndtr(-distance))
-
-
-def _per_request(of_batch: FloatArray) -> FloatArray:
-    rows = np.arange(1, of_batch.shape[-1] + 1, dtype=np.float64)
-    return np.asarray(of_batch / rows)
 
 
 def _busy(fleet: Fleet, seconds: FloatArray, classes: int) -> sparse.csr_array:
@@ -190,7 +143,7 @@ def _busy(fleet: Fleet, seconds: FloatArray, classes: int) -> sparse.csr_array:
 
 def _class_capacity(fleet: Fleet, classes: Sequence[RequestClass]) -> float:
     """The highest rate at which each class gets the widths that are accurate enough for it."""
-    seconds = _per_request(fleet.batch_seconds())
+    seconds = per_request(fleet.batch_seconds())
     count, total = len(classes), len(classes) * seconds.size
     served = sparse.block_diag([np.ones((1, seconds.size))] * count)
     shares = sparse.csr_array(-np.asarray([[one.share] for one in classes]))
@@ -234,7 +187,7 @@ def _solve(
     count, cells = len(classes), seconds.size
     accuracy = np.broadcast_to(np.asarray(fleet.accuracy)[None, :, None], seconds.shape)
     # Shares, not rates, are the variables: all of them near 1, as solvers like it.
-    rows = [_busy(fleet, _per_request(seconds) * rate, count)]
+    rows = [_busy(fleet, per_request(seconds) * rate, count)]
     limits = [np.ones(fleet.devices)]
     if min_accuracy > 0.0:
         rows.append(sparse.csr_array(-np.tile(accuracy.reshape(1, cells), (1, count))))
@@ -253,14 +206,14 @@ def _solve(
     _check(found, f"{rate:g} requests a second at a mean accuracy of {min_accuracy:g}")
     share = np.maximum(found.x, 0.0).reshape(count, *seconds.shape)
     of_requests = share.sum(axis=0)
-    busy = (of_requests * _per_request(seconds)).sum(axis=(1, 2)) * rate
+    busy = (of_requests * per_request(seconds)).sum(axis=(1, 2)) * rate
     return Plan(
         rows_per_second=rate,
         value=float(sign * -found.fun),
         flow=share * rate,
         accuracy=float((of_requests * accuracy).sum()),
         service_seconds=float((of_requests * seconds).sum()),
-        joules=float((of_requests * _per_request(fleet.batch_joules())).sum()),
+        joules=float((of_requests * per_request(fleet.batch_joules())).sum()),
         utilisation=np.asarray(busy),
         price_per_busy_second=np.asarray(-found.ineqlin.marginals[: fleet.devices] * rate),
     )
