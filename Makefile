@@ -40,8 +40,13 @@ fix: $(VENV)/.ready ## format and mend what the linter can
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
-train: $(VENV)/.train ## simulate loads and train the operator network again (under 30 minutes on 2 cores)
+train: train-threads train-router ## both learned models again, as the next two verbs do
+
+train-threads: $(VENV)/.train ## simulate loads and train the operator network again (about 7 minutes on 2 free cores)
 	$(PY) -m slimscale.training train
+
+train-router: $(VENV)/.train ## train the routing policy again in the simulator (under 45 minutes on 2 cores)
+	$(PY) -m slimscale.training.router train
 
 train-cnn: $(VENV)/.train ## train the slimmable CNN again and export one graph a width (about 15 minutes)
 	$(PY) -m slimscale.training.slimmable train
