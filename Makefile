@@ -60,4 +60,4 @@ clean: ## remove the virtual environment and the test cluster
 	-if [ -x $(PY) ]; then $(PY) -m e2e.cluster down; else echo "no $(VENV): a cluster of this checkout stays; make verify makes it anew, then make clean"; fi
 	rm -rf $(VENV) .bench build dist .mypy_cache .ruff_cache .pytest_cache
 
-.PHONY: help demo demo-inference test e2e verify generate fix train bench docs clean train-cnn
+.PHONY: help demo demo-inference test e2e verify generate fix train train-threads train-router bench docs clean train-cnn
