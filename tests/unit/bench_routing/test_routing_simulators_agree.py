@@ -20,7 +20,7 @@ def test_policies_rank_alike_and_latencies_of_sane_ones_are_close(tmp_path: Path
         for pair in row.pairs:
             if pair.policy.startswith(("ColdAware", "Fastest", "SED, slimmest")):
                 assert pair.error < 0.12, (row.load, pair)
-                assert pair.compiled_accuracy == pytest.approx(pair.reference_accuracy, abs=0.004)
+                assert pair.compiled_accuracy == pytest.approx(pair.reference_accuracy, abs=0.008)
     page, data = write_fidelity(found, tmp_path, command="this test")
     assert "ColdAwareSED" in page.read_text()
     assert data.exists()

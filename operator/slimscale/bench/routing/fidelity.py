@@ -332,7 +332,5 @@ def _markdown(found: Fidelity, command: str) -> str:
         "",
         "What the compiled one leaves out: the one request in two hundred that tries a wider width, the"
         " polling of pods that are idle, and the sidecar's own learning of base and row apart (it learns"
-        " one factor of both). RoundRobin shows it most: it gives the slow CPU device a sixth of all"
-        " requests whatever its queue, and there a slightly other cap decides between a queue that is"
-        " worked off and one that grows until requests are dropped.",
+        " one factor of both).",
     ]) + "\n"  # fmt: skip

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from slimscale.bench.progress import TerminalProgress
+from slimscale.bench.routing.figures import WARM_UP_SECONDS
 from slimscale.bench.routing.judge import (
     Cell,
     best_of,
@@ -219,7 +220,7 @@ def play_pools(
             stage_of(regime, load, devices=draw_pool(size, TEST_SEED)),
             player,
             plan.test_seeds(),
-            plan.seconds * POOL_SECONDS_SHARE,
+            max(plan.seconds * POOL_SECONDS_SHARE, WARM_UP_SECONDS + 1.0),
         )
         for size in plan.pool_sizes
         for regime in plan.pool_regimes

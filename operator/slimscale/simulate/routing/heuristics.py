@@ -201,28 +201,23 @@ def _soonest(
 @inner
 def _one_of_near(  # noqa: PLR0917 - compiled code is called by position
     s: Any, look: Any, setting: NDArray[np.float64], only: int, allowed: NDArray[np.bool_],
-    width_chosen: int, best: float, within: bool,
+    width: int, best: float, within: bool,
 ) -> tuple[int, int]:  # fmt: skip
-    """One of the routes that are hardly later than the best, each with the same chance."""
-    devices, widths = look.mask.shape
-    rule = int(setting[_RULE])
+    """One of the routes of the best one's width that are hardly later, each with the same chance."""
+    devices = look.mask.shape[0]
     limit = best * (1.0 + _NEAR_SHARE) + _NEAR_SECONDS
     if within:
         limit = min(limit, setting[_SLACK_SHARE] * min(look.request[_SLO], look.request[_SLACK]))
-    alike = within or rule == _SLIMMEST or rule == _WIDEST  # noqa: PLR1714 - no sets in compiled code
-    found_device, found_width, seen = 0, 0, 0.0
+    found, seen = 0, 0.0
     for device in range(devices):
         if only >= 0 and device != only:
             continue
-        for width in range(widths):
-            fits = look.mask[device, width] and allowed[device, width]
-            if not fits or (alike and width != width_chosen):
-                continue
-            if _delay(look, setting, device, width) <= limit:
-                seen += 1.0
-                if uniform(s) * seen < 1.0:
-                    found_device, found_width = device, width
-    return found_device, found_width
+        fits = look.mask[device, width] and allowed[device, width]
+        if fits and _delay(look, setting, device, width) <= limit:
+            seen += 1.0
+            if uniform(s) * seen < 1.0:
+                found = device
+    return found, width
 
 
 @inner
