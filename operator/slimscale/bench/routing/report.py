@@ -12,6 +12,7 @@ import numpy as np
 from slimscale.bench.markdown import table
 from slimscale.bench.routing.claims import Claim, claims_of
 from slimscale.bench.routing.figures import mean_of
+from slimscale.bench.routing.first_experiment import beside_first_experiment
 from slimscale.bench.routing.judge import Cell, Difference, cell_of, difference, hypervolume, pareto
 from slimscale.bench.routing.plots import draw_front, draw_headline, draw_values
 from slimscale.bench.routing.runner import Results
@@ -128,6 +129,7 @@ def _markdown(report: Report, images: Sequence[Path]) -> str:
         *_headline(report, images[1]),
         "## Pools never seen",
         *_pools(report),
+        *beside_first_experiment(report.played),
     ]  # fmt: skip
     return "\n\n".join(part for part in parts if part) + "\n"
 

@@ -34,7 +34,7 @@ UP_TO = 0.85
 """The highest load at which a gain is asked for."""
 HEADLINE_LOADS = (0.01, 0.02, 0.05, 0.08, 0.1, 0.115, 0.15, 0.2, 0.3, 0.5, 0.7, 0.85, 0.95)
 POOL_SIZES = (16, 24, 32)
-POOL_REGIMES = ("base", "burst", "stale", "cold", "fault", "real")
+POOL_REGIMES = ("base", "burst", "fault", "real")
 POOL_LOADS = (0.7,)
 POOL_SECONDS_SHARE = 0.25
 """Of the other traces' length: more devices have more requests a second."""
