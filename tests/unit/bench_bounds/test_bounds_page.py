@@ -36,8 +36,9 @@ def document() -> dict[str, Any]:
         "holding": [
             {
                 "load": 0.3, "energy_weight_times": 5.0, "greedy_joules": 0.7, "held_joules": 0.3,
-                "bound_joules": 0.05, "way": 0.615, "greedy_latency_seconds": 0.01,
-                "held_latency_seconds": 0.02, "held_late_share": 0.0,
+                "bound_joules": 0.05, "held_way": 0.615, "greedy_latency_seconds": 0.01,
+                "held_latency_seconds": 0.02, "held_late_share": 0.0, "planned_joules": 0.2,
+                "planned_way": 0.77, "planned_latency_seconds": 0.03, "planned_late_share": 0.0,
             }
         ],
         "plane": [_plane_row("SED, slimmest", 0.1), _plane_row("delay timers", 0.04)],

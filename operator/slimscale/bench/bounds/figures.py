@@ -103,7 +103,7 @@ def batching_rows(loads: Sequence[float], weights: Sequence[float], advance: Ste
                     "load": load,
                     "energy_weight": weight,
                     "optimum": best.average_cost,
-                    "control_limit": control_limit(best.actions[:24]),
+                    "control_limit": control_limit(best.actions[:12]),
                     "greedy": by_limit[0],
                     "static": by_limit[-1],
                     "best_limit": min(by_limit),

@@ -22,10 +22,12 @@ from slimscale.simulate.routing.state import Plane
 from slimscale.simulate.routing.traces import draw_trace
 from slimscale.weights.batching import shipped_batching_table
 
-__all__ = ["CAPACITY", "REGIME_NAMES", "holding_rows", "plane_rows", "policies"]
+__all__ = ["CAPACITY", "PLAN_INFLATION", "REGIME_NAMES", "holding_rows", "plane_rows", "policies"]
 
 CAPACITY = 2209.0
 """Requests a second that the scene serves at a mean accuracy of 74.5 %: loads are shares of it."""
+PLAN_INFLATION = 1.5
+"""Times the mean load for which the plan of least energy is made: room for what is not steady."""
 REGIME_NAMES = ("base", "energy", "burst", "cold", "fault", "shutdown")
 
 Row = dict[str, Any]
@@ -93,7 +95,7 @@ def holding_rows(
     """Energy at the slimmest width: work-conserving SED, the batching table, the bound of full batches.
 
     `times`: energy weights in the scene's own, which set the busy cost and with it how long is held.
-    `way` is the share of the way from the work-conserving energy to the bound.
+    `..._way` is the share of the way from the work-conserving energy to the bound.
     """
     plain = Scene(devices=six())
     rows = []
@@ -101,11 +103,13 @@ def holding_rows(
         rate = load * CAPACITY
         bound = least_energy(fleet_of(plain), rows_per_second=rate).value
         greedy = _means(plain, rate, seconds, seeds, policies()["SED, slimmest"])
+        within = _held_within_plan(plain, rate)
         for factor in times:
             scene = replace(
                 plain, objective=replace(plain.objective, energy=factor * plain.objective.energy)
             )
             held = _means(scene, rate, seconds, seeds, policies()["SED, slimmest, batching table"])
+            planned = _means(scene, rate, seconds, seeds, within)
             rows.append(
                 {
                     "load": load,
@@ -113,14 +117,27 @@ def holding_rows(
                     "greedy_joules": greedy["joules"],
                     "held_joules": held["joules"],
                     "bound_joules": bound,
-                    "way": (greedy["joules"] - held["joules"]) / (greedy["joules"] - bound),
+                    "held_way": (greedy["joules"] - held["joules"]) / (greedy["joules"] - bound),
                     "greedy_latency_seconds": greedy["latency_seconds"],
                     "held_latency_seconds": held["latency_seconds"],
                     "held_late_share": held["late_share"],
+                    "planned_joules": planned["joules"],
+                    "planned_way": (greedy["joules"] - planned["joules"])
+                    / (greedy["joules"] - bound),
+                    "planned_latency_seconds": planned["latency_seconds"],
+                    "planned_late_share": planned["late_share"],
                 }
             )
             advance()
     return rows
+
+
+def _held_within_plan(scene: Scene, rate: float) -> Run:
+    """As the other, on the devices alone that the plan of least energy uses."""
+    plan = least_energy(fleet_of(scene), rows_per_second=PLAN_INFLATION * rate)
+    support = np.repeat(plan.support, len(scene.classes), axis=0)
+    table, slimmest = shipped_batching_table(), rule_setting(WidthRule.SLIMMEST)
+    return with_table(table, setting=slimmest, support=support)
 
 
 def _means(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from slimscale.bench.bounds.figures import ACCURACY, EDGE_MACS, LINK_SECONDS, SERVER_MACS
+from slimscale.bench.bounds.plane import PLAN_INFLATION
 from slimscale.bench.bounds.plots import draw
 from slimscale.bench.markdown import table
 
@@ -53,7 +54,8 @@ def _markdown(document: dict[str, Any], image: str) -> str:
         "## Holding for batches",
         "The slimmest width by SED, on the six simulated devices: energy of work-conserving batches, of batches"
         " that wait as the batching table says, and of the bound (full batches on the thriftiest devices). The busy"
-        " cost follows from the energy weight. `way`: from work-conserving to the bound.",
+        " cost follows from the energy weight. `way`: from work-conserving to the bound. `planned`: held too, and"
+        f" only on the devices of the plan of least energy for {PLAN_INFLATION:g} times the load.",
         _holding(document["holding"]),
         "## Ideas of related systems on the simulated data plane",
         f"{ran['seconds']:g} simulated seconds, seeds {', '.join(map(str, ran['seeds']))}, the same traces for all;"
@@ -141,15 +143,22 @@ def _gap(rows: Rows) -> str:
 
 def _holding(rows: Rows) -> str:
     return table(
-        ["load", "energy weight x", "work-conserving, mJ", "held, mJ", "bound, mJ", "way",
-         "latency before, ms", "latency held, ms", "late"],
+        ["load", "energy weight x", "bound, mJ", "work-conserving, mJ", "ms", "held, mJ", "ms", "late",
+         "way", "planned, mJ", "ms", "late", "way"],
         (
             (
                 f"{row['load']:g}", f"{row['energy_weight_times']:g}",
-                f"{1000 * row['greedy_joules']:.0f}", f"{1000 * row['held_joules']:.0f}",
-                f"{1000 * row['bound_joules']:.0f}", f"{row['way']:.0%}",
+                f"{1000 * row['bound_joules']:.0f}", f"{1000 * row['greedy_joules']:.0f}",
                 f"{1000 * row['greedy_latency_seconds']:.1f}",
-                f"{1000 * row['held_latency_seconds']:.1f}", f"{row['held_late_share']:.1%}",
+                *(
+                    text
+                    for kind in ("held", "planned")
+                    for text in (
+                        f"{1000 * row[f'{kind}_joules']:.0f}",
+                        f"{1000 * row[f'{kind}_latency_seconds']:.1f}",
+                        f"{row[f'{kind}_late_share']:.1%}", f"{row[f'{kind}_way']:.0%}",
+                    )
+                ),
             )
             for row in rows
         ),
