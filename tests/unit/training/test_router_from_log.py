@@ -14,13 +14,12 @@ from slimscale.routing.learned.weights import PolicyWeights
 from slimscale.simulate.routing.scene import REGIMES, Scene, six
 from slimscale.training.router.from_log import NotEnough, fine_tune, may_publish, reward_of
 from slimscale.training.router.gate import first_gate
-from slimscale.training.router.ppo import pack
 from slimscale.training.router.scenes import case_of
 
 pytestmark = pytest.mark.slow  # the first run compiles for some ten seconds
 
 
-def policy(sharpness: float = 5.0) -> PolicyWeights:
+def policy(sharpness: float = 2.0) -> PolicyWeights:
     gate = first_gate()
     return PolicyWeights("v1", gate.start, gate.slopes, None, sharpness)
 
@@ -83,19 +82,11 @@ def chance_of(weights: PolicyWeights, width: int) -> float:
 def test_what_went_badly_becomes_less_likely_on_a_leash() -> None:
     records = log(1200, lambda _pod, width: 0.25 if width == 1 else 0.02)
     before = policy()
-    settings = None
-    loose = fine_tune(
-        records, before, kl_leash=0.0, settings=settings, rng=np.random.default_rng(1)
-    )
-    tight = fine_tune(
-        records, before, kl_leash=5.0, settings=settings, rng=np.random.default_rng(1)
-    )
+    loose = fine_tune(records, before, kl_leash=0.0, rng=np.random.default_rng(1))
+    tight = fine_tune(records, before, kl_leash=50.0, rng=np.random.default_rng(1))
     # Width 1 gains .72 of accuracy and loses .83 of latency more than width 0.
-    assert chance_of(loose.weights, 1) < chance_of(before, 1) - 0.01
-    assert (
-        np.abs(pack(tight.weights) - pack(before)).sum()
-        < np.abs(pack(loose.weights) - pack(before)).sum()
-    )
+    assert chance_of(loose.weights, 1) < chance_of(before, 1) - 1e-4
+    assert tight.kl < 0.5 * loose.kl
     assert loose.decisions == 1200
     assert loose.weights.version == "v1+log"
 

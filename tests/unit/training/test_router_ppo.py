@@ -18,7 +18,7 @@ from slimscale.training.router.advantage import (
 )
 from slimscale.training.router.gate import first_gate
 from slimscale.training.router.ppo import PpoSettings, gradient, improve, pack, unpack
-from slimscale.training.router.rollout import Rollout, roll_out
+from slimscale.training.router.rollout import Rollout, probabilities, roll_out
 from slimscale.training.router.scenes import case_of
 
 pytestmark = pytest.mark.slow  # the first run compiles for some ten seconds
@@ -68,13 +68,19 @@ def test_a_rollout_is_told_in_full(rollout: Rollout) -> None:
 def test_the_gradient_is_that_of_finite_differences(rollout: Rollout) -> None:
     weights, advantage, order = moved(rollout, 5)
     settings = replace(SETTINGS, leash=0.3)
-    found, *_ = gradient(weights, rollout, advantage, order, settings)
+    before = probabilities(policy(1), rollout.phi, rollout.allowed, rollout.regime)
+    found, *_ = gradient(weights, rollout, advantage, order, settings, reference=before)
     vector = pack(weights)
     for index in np.random.default_rng(2).choice(len(vector), 40, replace=False):
         step = np.zeros_like(vector)
         step[index] = 1e-6
-        above = gradient(unpack(vector + step, weights), rollout, advantage, order, settings)[1]
-        below = gradient(unpack(vector - step, weights), rollout, advantage, order, settings)[1]
+        above, below = (
+            gradient(
+                unpack(vector + sign * step, weights), rollout, advantage, order, settings,
+                reference=before,
+            )[1]
+            for sign in (1.0, -1.0)
+        )  # fmt: skip
         assert found[index] == pytest.approx((above - below) / 2e-6, rel=1e-3, abs=1e-5), index
 
 
@@ -121,22 +127,33 @@ def test_an_update_makes_what_paid_more_likely_and_stops_at_its_divergence(
     rollout: Rollout,
 ) -> None:
     before = policy(1)
-    paid = np.where(rollout.action % 2 == 0, 1.0, -1.0)
-    settings = PpoSettings(epochs=60, minibatch=64, rate=0.005, target_kl=0.05, entropy=0.0)
-    adam = Adam(len(pack(before)))
+    held = rollout.action >= rollout.allowed.shape[1] // 2
+    paid = np.where(held, 1.0, -1.0)
+    settings = PpoSettings(epochs=60, minibatch=256, rate=0.01, target_kl=0.01, entropy=0.0)
     after, report = improve(
         before,
         [(rollout, paid)],
         settings,
-        adam=adam,
+        adam=Adam(len(pack(before))),
         scale=np.full(len(pack(before)), 0.1),
         rng=np.random.default_rng(1),
     )
-    order = np.arange(len(paid))
-    gained = gradient(after, rollout, paid, order, settings)[1]
-    assert gained > gradient(before, rollout, paid, order, settings)[1]
+    chances = probabilities(after, rollout.phi, rollout.allowed, rollout.regime)
+    taken = chances[np.arange(len(paid)), rollout.action]
+    gained = np.log(taken) - rollout.log_probability
+    assert held.any()
+    assert gained[held].mean() > 0.0
     assert report.epochs < 60
-    assert report.kl > 0.05
+    assert 0.01 < report.kl < 0.5
+
+
+def test_log_probabilities_are_those_of_the_rollout(rollout: Rollout) -> None:
+    chances = probabilities(policy(1), rollout.phi, rollout.allowed, rollout.regime)
+    again = np.log(chances[np.arange(len(rollout.action)), rollout.action])
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+    assert (chances[~rollout.allowed] == 0.0).all()
+    # The features are kept in single precision.
+    np.testing.assert_allclose(again, rollout.log_probability, atol=1e-4)
 
 
 def test_returns_and_advantages_discount_by_time_not_by_steps() -> None:

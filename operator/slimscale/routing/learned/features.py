@@ -41,6 +41,10 @@ PLANNED_FOR, PLANNED_HIGH = 1.2, 2.0
 LOAD_REFERENCE = 0.18
 OVERDUE_SCALE, AGE_SCALE = 20.0, 5.0
 MOST_RATIO, MOST_CROWD = 20.0, 1000.0
+FREE_SECONDS, CLEAR_SECONDS = 0.02, 0.1
+"""Work that waits longer than the first is to be worked off within the second."""
+LEAST_WELL = 0.15
+"""Of the capacity: what is left at least, however ill the pods look."""
 
 
 def regime_features(observation: Observation, capacity: float) -> FloatArray:
@@ -97,12 +101,15 @@ def cell_features(observation: Observation, table: PriceTable) -> tuple[FloatArr
     own_base = np.where(joins, 0.0, base)
     work = rows * row + own_base
     spent = max(slo - slack, 0.0)
-    delay = start + work + (pods[:, layout.POD_LINK_SECONDS] + spent)
+    delay = drain + work + (pods[:, layout.POD_LINK_SECONDS] + spent)
     ratio = np.minimum(delay * (1.0 / slo), MOST_RATIO)
     rates = row_rates(observation)[:, None]
-    price = table.at(PLANNED_FOR * fast)[:, None]
+    well = _well_rate(observation, rates[:, 0], table.capacity)
+    extra = _backlog_load(observation.pods, rates[:, 0])
+    fast_load, mean_load = fast / well + extra, planned / well + extra
+    price = table.at(PLANNED_FOR * fast_load)[:, None]
     energy = service[layout.SERVICE_ENERGY_WEIGHT] * pods[:, layout.POD_DYNAMIC_WATTS]
-    load_fast = min(fast / (table.capacity * LOAD_REFERENCE), MOST_RATIO)
+    load_fast = min(fast_load / LOAD_REFERENCE, MOST_RATIO)
     per_slo = latency_weight / slo
     crowd = np.minimum(drain * rates, MOST_CROWD)
     slower = np.minimum(np.maximum(pods[:, layout.POD_SLOWDOWN] - 1.0, 0.0), 4.0)
@@ -113,16 +120,16 @@ def cell_features(observation: Observation, table: PriceTable) -> tuple[FloatArr
     late = _sigmoid((ratio - LATE_CENTRE) * (1.0 / LATE_WIDTH))
     phi[:, :, 2] = late * -service[layout.SERVICE_MISS_WEIGHT]
     phi[:, :, 3] = work * -energy
-    phi[:, :, 4] = table.regrets_at(PLANNED_FOR * fast, slo)
-    phi[:, :, 5] = table.regrets_at(PLANNED_HIGH * fast, slo)
-    phi[:, :, 6] = table.regrets_at(PLANNED_FOR * planned, slo)
-    phi[:, :, 7] = table.regrets_at(PLANNED_HIGH * planned, slo)
+    phi[:, :, 4] = table.regrets_at(PLANNED_FOR * fast_load, slo)
+    phi[:, :, 5] = table.regrets_at(PLANNED_HIGH * fast_load, slo)
+    phi[:, :, 6] = table.regrets_at(PLANNED_FOR * mean_load, slo)
+    phi[:, :, 7] = table.regrets_at(PLANNED_HIGH * mean_load, slo)
     phi[:, :, 8] = work * -price
     phi[:, :, 9] = work * crowd * (-per_slo * load_fast)
     phi[:, :, 10] = (
         np.minimum(pods[:, layout.POD_OVERDUE_SECONDS] * (1.0 / slo), 3.0) * -latency_weight
     )
-    phi[:, :, 11] = np.minimum(load * (1.0 / slo), 5.0) * -latency_weight
+    phi[:, :, 11] = np.minimum((start - drain) * (1.0 / slo), 5.0) * -latency_weight
     phi[:, :, 12] = slower * np.minimum((base + rows * row) * (1.0 / slo), 1.0) * -latency_weight
     phi[:, :, 13] = np.minimum(drain * (1.0 / slo), 5.0) * -latency_weight
     phi[:, :, 14] = -_sigmoid((ratio - SLACK_CENTRE) * (1.0 / SLACK_WIDTH))
@@ -132,6 +139,25 @@ def cell_features(observation: Observation, table: PriceTable) -> tuple[FloatArr
         service[layout.SERVICE_MAX_BATCH_ROWS],
     )  # fmt: skip
     return phi, caps
+
+
+def _well_rate(observation: Observation, rates: FloatArray, capacity: float) -> float:
+    """Rows a second of what is well: a pod whose answers are late counts for less of its own rate.
+
+    Plans are looked up at the load on that: where a fast pod stalls, the others go to narrower widths.
+    """
+    ill = 1.0 + OVERDUE_SCALE * observation.pods[:, layout.POD_OVERDUE_SECONDS]
+    return max(float((rates / ill).sum()), LEAST_WELL * capacity)
+
+
+def _backlog_load(pods: FloatArray, rates: FloatArray) -> float:
+    """The load, as a share of the capacity, that works off in CLEAR_SECONDS what waits too long.
+
+    What was sent since the last telemetry has been worked on since: old telemetry is no backlog.
+    """
+    drain = np.maximum(pods[:, layout.POD_DRAIN_SECONDS] - pods[:, layout.POD_AGE_SECONDS], 0.0)
+    mean = float((drain * rates).sum()) / max(float(rates.sum()), 1e-9)
+    return max(mean - FREE_SECONDS, 0.0) / CLEAR_SECONDS
 
 
 def _holding(  # noqa: PLR0917 - one call, columns of the same table

@@ -23,14 +23,14 @@ from slimscale.routing.learned.observation import FloatArray, Observation
 __all__ = ["LOAD_GRID", "PriceTable", "SloClass", "fleet_capacity", "plan_choices"]
 __all__ += ["nearest_class", "row_rates", "solve_prices"]
 
-LOAD_GRID = (0.03, 0.06, 0.1, 0.14, 0.18, 0.23, 0.29, 0.36, 0.45, 0.6, 0.8, 0.97)
+LOAD_GRID = (0.03, 0.06, 0.1, 0.14, 0.18, 0.23, 0.29, 0.36, 0.45, 0.6, 0.8, 0.95, 1.15)
 """Loads as shares of `fleet_capacity` at which prices are worked out; between them, interpolated."""
-FIRST_TEMPERATURE, TEMPERATURE = 0.02, 0.005
+FIRST_TEMPERATURE, TEMPERATURE = 0.02, 0.0015
 """In J, of a new plan, and of one that has been refreshed a few times."""
 MOST_REGRET = 1.0
 """In J; more makes no difference to a choice."""
 _COOLING = 0.7
-_SETTLED, _SETTLING_STEPS = 6, 500
+_SETTLED, _SETTLING_STEPS = 9, 500
 _LEAST_PRICE = 0.3
 """Next to nothing for a batch of milliseconds; from nothing at all, factors could not raise a price."""
 _MOST_PRICE = 1e4
@@ -107,6 +107,8 @@ def solve_prices(
     flat_values = np.where(np.isfinite(values), values, -1e9).reshape(values.shape[0], -1)
     usable = np.isfinite(values).any(axis=(0, 2))
     warmer = 9.0 if start is None else 0.0
+    gain = 0.3 * min(1.0, temperature / FIRST_TEMPERATURE) ** 0.5
+    middle, counted = np.zeros_like(prices), 0
     for step in range(steps):
         warmth = temperature * (1.0 + warmer * max(0.0, 1.0 - 2.0 * step / steps) ** 2)
         cost = (prices[:, :, None] * seconds).reshape(loads, 1, -1)
@@ -116,9 +118,12 @@ def solve_prices(
         total = share.sum(axis=2, keepdims=True) + np.exp((refusal - best) / warmth)
         demand = (rates[:, :, None] * share / total).sum(axis=1).reshape(loads, pods, -1)
         busy = (demand * seconds).sum(axis=2)
-        rise = np.clip(busy - 1.0, -1.0, 2.0) * (0.3 / (1.0 + 4.0 * step / steps))
+        rise = np.clip(busy - 1.0, -1.0, 2.0) * (gain / (1.0 + 4.0 * step / steps))
         prices = np.clip(prices * np.exp(rise), _LEAST_PRICE, _MOST_PRICE)
-    return np.where(usable, prices, 0.0)
+        if 2 * step >= steps:  # cold prices swing around the solution: their mean does not
+            middle += np.log(prices)
+            counted += 1
+    return np.where(usable, np.exp(middle / max(counted, 1)), 0.0)
 
 
 class PriceTable:
@@ -127,26 +132,32 @@ class PriceTable:
     `capacity` is in rows a second. Between two loads all is linear; beyond the last it stays.
     """
 
-    def __init__(self, classes: Sequence[SloClass]) -> None:
+    def __init__(self, classes: Sequence[SloClass], *, hurried: bool = False) -> None:
+        """hurried: a new plan is rough and gets better from refresh to refresh; else it takes its time."""
         if not classes:
             raise ValueError("classes is empty; give at least one SLO class with its share")
         self.classes = tuple(classes)
         self.capacity = 1e-9
+        self._hurried = hurried
         self._temperature = FIRST_TEMPERATURE
         self.prices: FloatArray = np.zeros((len(LOAD_GRID), 0))
         self.regrets: FloatArray = np.zeros((len(LOAD_GRID), len(self.classes), 0, 0))
         """(L, C, P, W) J that a request of the class loses there against the plan; at most 0."""
 
-    def settle(self, observation: Observation) -> None:
-        """Work out a plan as good as many refreshes make it."""
-        for _ in range(_SETTLED):
-            self.refresh(observation, steps=_SETTLING_STEPS)
-
     def refresh(self, observation: Observation, *, steps: int | None = None) -> None:
         """Work the prices out again; few steps where the pods are the same number as before.
 
-        A new plan begins warm, which is soon solved roughly, and cools down from refresh to refresh.
+        A new plan begins warm, which is soon solved roughly, and cools down from refresh to refresh:
+        at once where nothing hurries (about .1 s), else over the next refreshes (.02 s, then .003 s).
         """
+        new = self.prices.shape[1] != observation.mask.shape[0]
+        if new and not self._hurried:
+            for _ in range(_SETTLED):
+                self._solve(observation, _SETTLING_STEPS)
+        else:
+            self._solve(observation, steps or (400 if new else 60))
+
+    def _solve(self, observation: Observation, steps: int) -> None:
         pods, widths = observation.mask.shape
         values, seconds = plan_choices(observation, self.classes)
         self.capacity = max(fleet_capacity(observation), 1e-9)
@@ -165,7 +176,7 @@ class PriceTable:
                 2.0 * weights[layout.SERVICE_LATENCY_WEIGHT] + weights[layout.SERVICE_MISS_WEIGHT]
             ),
             start=np.maximum(self.prices, _LEAST_PRICE) if same else None,
-            steps=steps or (60 if same else 400),
+            steps=steps,
             temperature=self._temperature,
         )
         net = values[None] - self.prices[:, None, :, None] * seconds
@@ -173,14 +184,14 @@ class PriceTable:
         top = best.max(axis=(2, 3), keepdims=True, initial=-MOST_REGRET)
         self.regrets = np.maximum(best - top, -MOST_REGRET)
 
-    def at(self, rows_per_second: float) -> FloatArray:
-        """(P,) prices at a load, J a busy second."""
-        low, part = grid_place(rows_per_second / self.capacity)
+    def at(self, load: float) -> FloatArray:
+        """(P,) prices at a load (a share of the capacity), J a busy second."""
+        low, part = grid_place(load)
         return np.asarray(self.prices[low] * (1.0 - part) + self.prices[low + 1] * part)
 
-    def regrets_at(self, rows_per_second: float, slo_seconds: float) -> FloatArray:
+    def regrets_at(self, load: float, slo_seconds: float) -> FloatArray:
         """(P, W) what the class with the most similar SLO loses in each cell at a load, J."""
-        low, part = grid_place(rows_per_second / self.capacity)
+        low, part = grid_place(load)
         one = nearest_class(self.classes, slo_seconds)
         table = self.regrets
         return np.asarray(table[low, one] * (1.0 - part) + table[low + 1, one] * part)

@@ -133,7 +133,7 @@ class LearnedRouter:
         classes = [SloClass(slo, share) for slo, share in sorted(self._shares.items())]
         slos = [one.slo_seconds for one in classes]
         if table is None or [one.slo_seconds for one in table.classes] != slos:
-            table = PriceTable(classes)
+            table = PriceTable(classes, hurried=True)
         else:
             table.classes = tuple(classes)
         well = replace(observation, mask=self._builder.deployed)

@@ -32,6 +32,8 @@ _MOST_CROWD = features.MOST_CROWD
 _LATE_CENTRE, _LATE_SCALE = features.LATE_CENTRE, 1.0 / features.LATE_WIDTH
 _SLACK_CENTRE, _SLACK_SCALE = features.SLACK_CENTRE, 1.0 / features.SLACK_WIDTH
 _PLANNED_FOR, _PLANNED_HIGH = features.PLANNED_FOR, features.PLANNED_HIGH
+_LEAST_WELL = features.LEAST_WELL
+_FREE_SECONDS, _CLEAR_SECONDS = features.FREE_SECONDS, features.CLEAR_SECONDS
 _OVERDUE_SCALE, _AGE_SCALE = features.OVERDUE_SCALE, features.AGE_SCALE
 
 
@@ -146,22 +148,15 @@ def fill_cells(  # noqa: PLR0915 - one pass over the cells: a call each would co
     energy_weight = service[layout.SERVICE_ENERGY_WEIGHT]
     miss_weight = service[layout.SERVICE_MISS_WEIGHT]
     fast = service[layout.SERVICE_ARRIVALS_FAST]
-    fast_load = fast / plan.capacity
-    mean_load = service[layout.SERVICE_PLANNED_LOAD] / plan.capacity
-    load_fast = min(fast_load / _LOAD_REFERENCE, _MOST_RATIO)
     per_slo = 1.0 / slo
     latency_per_slo = latency_weight * per_slo
     pods, widths = mask.shape
     klass = _nearest_class(plan.slos, slo)
-    a0, p0 = _grid_place(_PLANNED_FOR * fast_load)
-    a1, p1 = _grid_place(_PLANNED_HIGH * fast_load)
-    a2, p2 = _grid_place(_PLANNED_FOR * mean_load)
-    a3, p3 = _grid_place(_PLANNED_HIGH * mean_load)
     regrets, prices = plan.regrets, plan.prices
     least_accuracy = np.inf
     for width in range(widths):
         least_accuracy = min(least_accuracy, look.widths[width, layout.WIDTH_ACCURACY])
-    total_rate = 0.0
+    total_rate, well_rate, waiting = 0.0, 0.0, 0.0
     per_most = 1.0 / most_rows
     for pod in range(pods):
         least = np.inf
@@ -172,6 +167,19 @@ def fill_cells(  # noqa: PLR0915 - one pass over the cells: a call each would co
                 least = min(least, row + base * per_most)
         rates[pod] = 1.0 / max(least, 1e-9)
         total_rate += rates[pod]
+        ill = 1.0 + _OVERDUE_SCALE * figures[pod, layout.POD_OVERDUE_SECONDS]
+        well_rate += rates[pod] / ill
+        drain = figures[pod, layout.POD_DRAIN_SECONDS] - figures[pod, layout.POD_AGE_SECONDS]
+        waiting += rates[pod] * max(drain, 0.0)
+    well_rate = max(well_rate, _LEAST_WELL * plan.capacity)
+    extra = max(waiting / max(total_rate, 1e-9) - _FREE_SECONDS, 0.0) / _CLEAR_SECONDS
+    fast_load = fast / well_rate + extra
+    mean_load = service[layout.SERVICE_PLANNED_LOAD] / well_rate + extra
+    load_fast = min(fast_load / _LOAD_REFERENCE, _MOST_RATIO)
+    a0, p0 = _grid_place(_PLANNED_FOR * fast_load)
+    a1, p1 = _grid_place(_PLANNED_HIGH * fast_load)
+    a2, p2 = _grid_place(_PLANNED_FOR * mean_load)
+    a3, p3 = _grid_place(_PLANNED_HIGH * mean_load)
     for pod in range(pods):
         drain = figures[pod, layout.POD_DRAIN_SECONDS]
         link = figures[pod, layout.POD_LINK_SECONDS]
@@ -190,7 +198,7 @@ def fill_cells(  # noqa: PLR0915 - one pass over the cells: a call each would co
             start = max(drain, load)
             own_base = 0.0 if queued > 0.0 and queued + rows <= most_rows else base
             work = rows * row + own_base
-            ratio = min((start + work + link + spent) * per_slo, _MOST_RATIO)
+            ratio = min((drain + work + link + spent) * per_slo, _MOST_RATIO)
             gained = look.widths[width, layout.WIDTH_ACCURACY] - least_accuracy
             phi[pod, width, 0] = accuracy_weight * gained
             phi[pod, width, 1] = -latency_weight * ratio
@@ -212,7 +220,7 @@ def fill_cells(  # noqa: PLR0915 - one pass over the cells: a call each would co
             phi[pod, width, 8] = -price * work
             phi[pod, width, 9] = work * crowd
             phi[pod, width, 10] = overdue
-            phi[pod, width, 11] = -latency_weight * min(load * per_slo, 5.0)
+            phi[pod, width, 11] = -latency_weight * min((start - drain) * per_slo, 5.0)
             phi[pod, width, 12] = -latency_weight * slower * min((base + rows * row) * per_slo, 1.0)
             phi[pod, width, 13] = drained
             phi[pod, width, 14] = -_sigmoid((ratio - _SLACK_CENTRE) * _SLACK_SCALE)

@@ -78,7 +78,9 @@ class LinearValue:
         x = _basis(regime)
         penalty = self._ridge * np.eye(x.shape[1])
         penalty[0, 0] = 0.0  # not of the mean: the first feature is 1
-        self._weights = np.linalg.solve(x.T @ x + penalty, x.T @ returns)
+        self._weights = np.asarray(
+            np.linalg.solve(x.T @ x + penalty, x.T @ returns), dtype=np.float64
+        )
 
     def __call__(self, regime: FloatArray) -> FloatArray:
         """(N,); zeros before the first fit."""

@@ -7,6 +7,7 @@ compared within a case, so that a case that runs away does not drown the others.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -15,15 +16,17 @@ from slimscale.training.router.adam import Adam
 
 __all__ = ["EvolutionSettings", "evolve"]
 
+CaseT = TypeVar("CaseT")
+
 
 @dataclass(frozen=True, slots=True)
 class EvolutionSettings:
-    steps: int = 150
-    pairs: int = 12
-    cases: int = 8
-    spread: float = 0.15
+    steps: int = 200
+    pairs: int = 16
+    cases: int = 12
+    spread: float = 0.1
     """Standard deviation of a perturbation, in units of the parameters' scales."""
-    rate: float = 0.08
+    rate: float = 0.02
     """Of Adam's first step; falls to a tenth."""
     floor: float = 0.02
     """Of J: spreads below it count as noise."""
@@ -31,8 +34,8 @@ class EvolutionSettings:
 
 def evolve(
     start: FloatArray,
-    draw: Callable[[int], Sequence[object]],
-    value: Callable[[FloatArray, object], float],
+    draw: Callable[[int], Sequence[CaseT]],
+    value: Callable[[FloatArray, CaseT], float],
     *,
     settings: EvolutionSettings,
     rng: np.random.Generator,

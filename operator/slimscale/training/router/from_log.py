@@ -26,7 +26,7 @@ from slimscale.training.router.advantage import LinearValue, advantages, discoun
 from slimscale.training.router.learn import parameter_scale
 from slimscale.training.router.policy_value import value_of_policy
 from slimscale.training.router.ppo import PpoSettings, improve, pack
-from slimscale.training.router.rollout import Rollout, log_probabilities
+from slimscale.training.router.rollout import Rollout, probabilities
 from slimscale.training.router.scenes import Case
 
 __all__ = ["FineTuned", "NotEnough", "Verdict", "fine_tune", "may_publish", "reward_of"]
@@ -184,13 +184,14 @@ def _rollout(log: Sequence[DecisionRecord], weights: PolicyWeights) -> Rollout:
     allowed[np.arange(len(log)), action] = True
     regime = np.array([regime_features(one.observation, table.capacity) for one in log])
     phi = np.array([one for one, _ in features], dtype=np.float32)
+    chances = probabilities(weights, phi, allowed, regime)
     return Rollout(
         phi=phi,
         allowed=allowed,
         regime=regime,
         action=action,
         # Not the logged ones: those rest on plans that the router knew and the log does not.
-        log_probability=log_probabilities(weights, phi, allowed, regime, action),
+        log_probability=np.log(np.maximum(chances[np.arange(len(log)), action], 1e-300)),
         at_seconds=np.array([one.at_seconds for one in log]),
         reward=np.array([reward_of(one) for one in log]),
         missed=np.array([0.0 if one.met else 1.0 for one in log]),
@@ -207,5 +208,5 @@ def _table(seen: Sequence[Observation]) -> PriceTable:
     table = PriceTable([SloClass(slo, float(count)) for slo, count in slos.most_common(8)])
     first = seen[0]
     deployed = np.any([one.mask for one in seen], axis=0)
-    table.settle(replace(first, mask=deployed))
+    table.refresh(replace(first, mask=deployed))
     return table

@@ -48,15 +48,28 @@ class Gate:
 def first_gate() -> Gate:
     """Shortest expected delay within a softened plan: the best heuristic as a point of the space."""
     start = np.zeros(len(CELL_FEATURES))
-    for name, value in (
-        ("latency", 1.0),
-        ("late", 0.3),
-        ("plan_mean", 2.0),
-        ("plan_fast", 1.0),
-        ("plan_mean_high", 0.3),
-    ):
+    slopes = np.zeros((len(CELL_FEATURES), len(REGIME_FEATURES)))
+    for name, value in _FIRST.items():
         start[CELL_FEATURES.index(name)] = value
-    return Gate(start, np.zeros((len(CELL_FEATURES), len(REGIME_FEATURES))))
+    for (name, regime), value in _FIRST_SLOPES.items():
+        slopes[CELL_FEATURES.index(name), REGIME_FEATURES.index(regime)] = value
+    return Gate(start, slopes)
+
+
+_FIRST = {"latency": 1.0, "plan_fast": 3.0, "cold": 0.3}
+_FIRST_SLOPES = {
+    ("plan_fast_high", "backlog"): 1.0,
+    ("plan_mean", "cold"): 4.0,
+    ("plan_fast", "cold"): -4.0,
+    ("plan_mean", "burst_squared"): -3.0,
+    ("plan_fast", "burst_squared"): 2.0,
+    ("plan_mean", "age"): 3.0,
+    ("cold", "burst_squared"): 4.0,
+    ("cold", "worst_overdue"): 2.0,
+    ("cold", "age"): 1.0,
+}
+"""A width that has to be loaded, and old telemetry, call for a plan that stays; bursts and late answers
+for one that follows, with the widths that are loaded."""
 
 
 def value_of(gate: Gate, case: Case) -> float:

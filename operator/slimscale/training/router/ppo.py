@@ -27,7 +27,7 @@ from slimscale.simulate.routing.learned_policy import (
     score_actions,
 )
 from slimscale.training.router.adam import Adam
-from slimscale.training.router.rollout import Rollout, residual_arrays
+from slimscale.training.router.rollout import Rollout, probabilities, residual_arrays
 
 __all__ = ["PpoSettings", "UpdateReport", "gradient", "improve", "pack", "unpack"]
 
@@ -42,7 +42,7 @@ class PpoSettings:
     entropy: float = 0.003
     """Weight of the entropy in units of the normalised advantage; the caller anneals it."""
     leash: float = 0.0
-    """Weight of KL(reference || policy): how far fine-tuning may go."""
+    """Weight of KL(policy before || policy): how far fine-tuning may go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def unpack(vector: FloatArray, like: PolicyWeights) -> PolicyWeights:
 def _gradient(  # noqa: C901, PLR0912, PLR0915, PLR0917 - one pass; compiled code is called by position
     phi: Any, allowed: Any, regime: Any, action: Any, old_log: Any, advantage: Any, order: Any,
     start: Any, slopes: Any, hidden: Any, bias: Any, out: Any,
-    sharpness: float, clip: float, entropy_weight: float, leash: float, reference_log: Any,
+    sharpness: float, clip: float, entropy_weight: float, leash: float, reference: Any,
     d_start: Any, d_slopes: Any, d_hidden: Any, d_bias: Any, d_out: Any,
 ) -> tuple[float, float, float, float]:  # fmt: skip
     """Adds the gradient of the mean objective over `order` to the d_ arrays.
@@ -119,11 +119,15 @@ def _gradient(  # noqa: C901, PLR0912, PLR0915, PLR0917 - one pass; compiled cod
         inside = (gain >= 0.0 and ratio <= 1.0 + clip) or (gain < 0.0 and ratio >= 1.0 - clip)
         limited = min(max(ratio, 1.0 - clip), 1.0 + clip)
         objective += scale * (min(ratio * gain, limited * gain) + entropy_weight * entropy)
-        objective += scale * leash * (log - reference_log[n])
+        if leash > 0.0:
+            for b in range(2 * cells):
+                if reference[n, b] > 0.0:
+                    expected = (scores[b] - top) * sharpness - math.log(total)
+                    objective += scale * leash * reference[n, b] * expected
         divergence += scale * (ratio - 1.0 - (log - old_log[n]))
         entropies += scale * entropy
         cut += scale if not inside else 0.0
-        pull = (ratio * gain if inside else 0.0) + leash
+        pull = ratio * gain if inside else 0.0
         for k in range(CELL_COUNT):
             d_coefficients[k] = 0.0
         for pod in range(pods):
@@ -139,6 +143,8 @@ def _gradient(  # noqa: C901, PLR0912, PLR0915, PLR0917 - one pass; compiled cod
                     d = pull * ((1.0 if a == b else 0.0) - chance[b])
                     if chance[b] > 1e-12:
                         d -= entropy_weight * chance[b] * (math.log(chance[b]) + entropy)
+                    if leash > 0.0:
+                        d += leash * (reference[n, b] - chance[b])
                     d *= sharpness * scale
                     d_cell += d
                     if option == 1:
@@ -168,20 +174,21 @@ def gradient(
     order: np.ndarray,
     settings: PpoSettings,
     *,
-    reference_log: FloatArray | None = None,
+    reference: FloatArray | None = None,
 ) -> tuple[FloatArray, float, float, float, float]:
     """(gradient as of `pack`, objective, KL, entropy, share clipped), means over `order`.
 
-    `reference_log` (N,): of the actions under the policy that the leash holds to.
+    `reference` (N, 2 P W): probabilities of the policy that the leash holds to; with a leash alone.
     """
     hidden, bias, out = residual_arrays(weights)
     d_start, d_slopes = np.zeros(CELL_COUNT), np.zeros((CELL_COUNT, REGIME_COUNT))
     d_hidden, d_bias, d_out = np.zeros_like(hidden), np.zeros_like(bias), np.zeros_like(out)
-    reference = rollout.log_probability if reference_log is None else reference_log
+    held_to = np.zeros((0, 0)) if reference is None else reference
+    leash = 0.0 if reference is None else settings.leash
     objective, divergence, entropy, cut = _gradient(
         rollout.phi, rollout.allowed, rollout.regime, rollout.action, rollout.log_probability,
         advantage, order, weights.start, weights.slopes, hidden, bias, out, weights.sharpness,
-        settings.clip, settings.entropy, settings.leash, reference,
+        settings.clip, settings.entropy, leash, held_to,
         d_start, d_slopes, d_hidden, d_bias, d_out,
     )  # fmt: skip
     found = np.concatenate([d_start, d_slopes.ravel(), d_hidden.ravel(), d_bias, d_out])
@@ -202,6 +209,10 @@ def improve(
     `scale`: of each parameter as of `pack`, by which Adam's steps are multiplied.
     """
     vector = pack(weights)
+    held_to = [
+        probabilities(weights, one.phi, one.allowed, one.regime) if settings.leash > 0.0 else None
+        for one, _ in batch
+    ]
     report = UpdateReport(0.0, 0.0, 0.0, 0)
     for epoch in range(settings.epochs):
         divergences, entropies, cuts, counts = [], [], [], []
@@ -212,7 +223,9 @@ def improve(
             current = unpack(vector, weights)
             for index, order in piece:
                 rollout, advantage = batch[index]
-                found, _, kl, entropy, cut = gradient(current, rollout, advantage, order, settings)
+                found, _, kl, entropy, cut = gradient(
+                    current, rollout, advantage, order, settings, reference=held_to[index]
+                )
                 total += found * (len(order) / rows)
                 divergences.append(kl)
                 entropies.append(entropy)

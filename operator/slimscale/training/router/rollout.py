@@ -22,7 +22,7 @@ from slimscale.simulate.routing.state import Plane
 from slimscale.simulate.routing.view import expected_seconds, fill_observation
 from slimscale.training.router.scenes import Case
 
-__all__ = ["Rollout", "log_probabilities", "residual_arrays", "roll_out"]
+__all__ = ["Rollout", "probabilities", "residual_arrays", "roll_out"]
 
 Array = np.ndarray[Any, Any]
 
@@ -169,30 +169,30 @@ def roll_out(case: Case, weights: PolicyWeights) -> Rollout:
 
 
 @compiled
-def _logs(  # noqa: PLR0917 - compiled code is called by position
-    phi: Any, allowed: Any, regime: Any, action: Any, start: Any, slopes: Any, hidden: Any,
-    bias: Any, out: Any, sharpness: float, found: Any,
+def _chances(  # noqa: PLR0917 - compiled code is called by position
+    phi: Any, allowed: Any, regime: Any, start: Any, slopes: Any, hidden: Any, bias: Any,
+    out: Any, sharpness: float, found: Any,
 ) -> None:  # fmt: skip
     pods, widths = phi.shape[1], phi.shape[2]
     coefficients, scores = np.empty(CELL_COUNT), np.empty(2 * pods * widths)
     units = np.empty((pods, widths, out.shape[0]))
-    for n in range(len(action)):
+    for n in range(len(phi)):
         regime_coefficients(start, slopes, regime[n], coefficients)
         score_actions(phi[n], allowed[n], regime[n], coefficients, hidden, bias, out, units, scores)
         top = scores.max()
         total = 0.0
         for place in range(len(scores)):
-            total += math.exp((scores[place] - top) * sharpness)
-        found[n] = (scores[action[n]] - top) * sharpness - math.log(total)
+            found[n, place] = math.exp((scores[place] - top) * sharpness)
+            total += found[n, place]
+        for place in range(len(scores)):
+            found[n, place] /= total
 
 
-def log_probabilities(
-    weights: PolicyWeights, phi: Array, allowed: Array, regime: Array, action: Array
-) -> Array:
-    """(N,) of the actions under a policy; arrays as in `Rollout`."""
-    found = np.empty(len(action))
-    _logs(
-        phi, allowed, regime, action, weights.start, weights.slopes, *residual_arrays(weights),
+def probabilities(weights: PolicyWeights, phi: Array, allowed: Array, regime: Array) -> Array:
+    """(N, 2 P W) of all actions under a policy; arrays as in `Rollout`."""
+    found = np.empty(allowed.shape)
+    _chances(
+        phi, allowed, regime, weights.start, weights.slopes, *residual_arrays(weights),
         weights.sharpness, found,
     )  # fmt: skip
     return found

@@ -31,6 +31,8 @@ REFERENCE_ACCURACY = 0.745
 TROUBLE = ("fault", "burst", "cold", "stale", "real")
 """The regimes in which there is something to win."""
 WARM_UP_SECONDS = 1.0
+FLEETS = 64
+"""Random fleets that training knows: each needs a plan, which is worked out once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +62,16 @@ def mean_value(plane: Plane, *, from_seconds: float = WARM_UP_SECONDS) -> float:
     return float(plane.requests.of("value")[counted].mean())
 
 
-@lru_cache(maxsize=256)
-def _rate_and_plans(scene: Scene) -> tuple[float, Plans]:
-    return capacity(fleet_of(scene), min_accuracy=REFERENCE_ACCURACY), plans_of(price_table(scene))
+@lru_cache(maxsize=1024)
+def _capacity(devices: tuple[Device, ...]) -> float:
+    """Rows a second at REFERENCE_ACCURACY, of times without noise."""
+    return capacity(fleet_of(Scene(devices)), min_accuracy=REFERENCE_ACCURACY)
+
+
+@lru_cache(maxsize=1024)
+def _plans(devices: tuple[Device, ...], energy_times: float) -> Plans:
+    regime = replace(REGIMES["base"], energy_times=energy_times)
+    return plans_of(price_table(Scene(devices, regime=regime)))
 
 
 def fleet_of(scene: Scene) -> Fleet:
@@ -96,7 +105,7 @@ def price_table(scene: Scene) -> PriceTable:
     service[layout.SERVICE_MAX_BATCH_ROWS] = scene.max_batch_rows
     widths = np.array([[width.accuracy, width.flops_ratio] for width in scene.widths])
     table = PriceTable([SloClass(one.slo_seconds, one.share) for one in scene.classes])
-    table.settle(
+    table.refresh(
         Observation(
             cells=cells,
             pods=pods,
@@ -111,15 +120,15 @@ def price_table(scene: Scene) -> PriceTable:
 
 def case_of(scene: Scene, *, load: float, seconds: float, seed: int) -> Case:
     """`load`: share of the rate that the fleet can serve at REFERENCE_ACCURACY."""
-    rate, plans = _rate_and_plans(scene)
-    trace = draw_trace(scene, load * rate, seconds, seed=seed)
-    return Case(scene, trace, plans, load, seed)
+    trace = draw_trace(scene, load * _capacity(scene.devices), seconds, seed=seed)
+    return Case(scene, trace, _plans(scene.devices, scene.regime.energy_times), load, seed)
 
 
 def draw_case(rng: np.random.Generator, *, seconds: float, known_share: float = 0.5) -> Case:
     """A random regime, load and, with 1 - `known_share`, a random fleet of 2 to 12 devices."""
     name = str(rng.choice([*TROUBLE, "base", "energy"], p=_REGIME_SHARES))
-    devices = six() if rng.random() < known_share else draw_devices(rng)
+    known = rng.random() < known_share
+    devices = six() if known else draw_devices(int(rng.integers(FLEETS)))
     regime = _perturbed(REGIMES[name], rng) if rng.random() < 0.3 else REGIMES[name]
     return case_of(
         Scene(devices=devices, regime=regime),
@@ -132,8 +141,10 @@ def draw_case(rng: np.random.Generator, *, seconds: float, known_share: float = 
 _REGIME_SHARES = (0.18, 0.18, 0.16, 0.12, 0.18, 0.1, 0.08)
 
 
-def draw_devices(rng: np.random.Generator) -> tuple[Device, ...]:
-    """2 to 12 devices, each like one of the known ones, +-30 % in each figure."""
+@lru_cache(maxsize=FLEETS)
+def draw_devices(number: int) -> tuple[Device, ...]:
+    """Training fleet `number`: 2 to 12 devices, each like a known one, +-30 % in each figure."""
+    rng = np.random.default_rng((number, 7))
     kinds = six()
 
     def vary(figure: float) -> float:
