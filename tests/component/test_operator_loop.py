@@ -80,6 +80,12 @@ class CannedStages:
     async def save(self, simworkload: Json, *, decided: Json, planned: Json | None) -> None:
         pass
 
+    def keep(self, simworkload: Json, *, decided: Json) -> None:
+        pass
+
+    def kept(self, simworkload: Json) -> Json | None:
+        return None
+
     async def flush(self) -> None:
         pass
 

@@ -119,6 +119,12 @@ class World:
     async def save(self, simworkload: Json, *, decided: Json, planned: Json | None) -> None:
         self.log.append("save")
 
+    def keep(self, simworkload: Json, *, decided: Json) -> None:
+        self.log.append("keep")
+
+    def kept(self, simworkload: Json) -> Json | None:
+        return None
+
     async def flush(self) -> None:
         self.log.append("flush")
 
@@ -148,6 +154,9 @@ class Eyes:
     async def observe(self, simworkload: Json, spec: SimWorkloadSpec) -> Observation:
         self.world.log.append("observe")
         return self.world.observation
+
+    async def glance(self, before: Observation, spec: SimWorkloadSpec) -> Observation | None:
+        return None
 
     async def forget(self, key: Key) -> None:
         self.world.log.append("release")
