@@ -48,11 +48,14 @@ def test_every_request_ends_exactly_once(  # noqa: PLR0917 - drawn by name
     assert s["answered"] + s["dropped"] == len(q.each)
     assert s["inside"] == 0
     assert not s["queued"].any()
-    assert (q.of("following") == -1).all()
+    assert (q.of("following")[answered] == -1).all()
     assert (s["busy_until"] == np.inf).all()
     # Each has a decision, the last of which is its own.
     assert (q.decisions["request"][q.of("decision")] == np.arange(len(q.each))).all()
     assert s["decisions"] >= len(q.each)
+    areas = q.decisions["area"][: s["decisions"]]
+    assert areas.sum() == pytest.approx(s["area_counted"], abs=1e-9)
+    assert (areas >= 0.0).all()
     # Little's law without a limit: what the clock has counted is what the answered have waited.
     total = q.of("latency")[answered].sum()
     assert s["area"] >= total * (1.0 - 1e-9)
