@@ -34,14 +34,12 @@ from slimscale.routing.shielded import DecisionTrace, Pick, Slowdowns
 __all__ = ["AmortisedRouter"]
 
 LOOK_SECONDS = 0.04
-LEAST_LOOK_SECONDS = 0.002
+LEAST_LOOK_SECONDS = 0.005
 """Between two looks for the same kind of request, however far delays have moved."""
-MOVED_SLOS = 0.15
+MOVED_SLOS = 0.05
 """A chosen delay that has moved by so much of the SLO is looked at again."""
 _MOST_KINDS = 32
 _DELTA_SLOS = 0.05
-SLOPE_SECONDS = 0.12
-"""How delays weigh changes more slowly than how they are: slopes serve several looks."""
 
 
 class _Picked(NamedTuple):
@@ -69,7 +67,6 @@ class AmortisedRouter(LearnedRouter):
         super().__init__(weights, widths=widths, max_batch_rows=max_batch_rows, objective=objective)
         self._most_rows = max(1, max_batch_rows)
         self._looks: dict[Kind, Look] = {}
-        self._slopes: dict[Kind, tuple[float, list[str], FloatArray]] = {}
         self._picked: _Picked | None = None
         self._slowdowns: Slowdowns = dict
         self._new_rows = 0
@@ -183,15 +180,10 @@ class AmortisedRouter(LearnedRouter):
         queued += request.rows
         joined, joined_caps = self._values(observation, table, regime, coefficients)
         queued -= request.rows
-        names = [pod.name for pod in pods]
-        known = self._slopes.get(kind)
-        if known is None or known[1] != names or self._now - known[0] >= SLOPE_SECONDS:
-            delta = max(0.001, _DELTA_SLOS * kind[0])
-            observation.pods[:, layout.POD_DRAIN_SECONDS] += delta
-            later, _ = self._values(observation, table, regime, coefficients)
-            known = (self._now, names, np.minimum((later - value) / delta, 0.0))
-            self._slopes[kind] = known
-        slope = known[2]
+        delta = max(0.001, _DELTA_SLOS * kind[0])
+        observation.pods[:, layout.POD_DRAIN_SECONDS] += delta
+        later, _ = self._values(observation, table, regime, coefficients)
+        slope = np.minimum((later - value) / delta, 0.0)
         places = {
             (pods[pod].name, self._widths[width].model): (pod, width)
             for pod, width in np.argwhere(observation.mask)
@@ -202,7 +194,7 @@ class AmortisedRouter(LearnedRouter):
         line = slopes * np.asarray(delays)
         look = Look(
             at=self._now,
-            pods=names,
+            pods=[pod.name for pod in pods],
             whole=len(candidates) == len(pods) * int(observation.mask.any(axis=0).sum()),
             offsets=(value[rows, columns] - line).tolist(),
             slopes=slopes.tolist(),
@@ -214,7 +206,6 @@ class AmortisedRouter(LearnedRouter):
         )
         if len(self._looks) >= _MOST_KINDS:
             self._looks.clear()
-            self._slopes.clear()
         self._looks[kind] = look
         return look
 

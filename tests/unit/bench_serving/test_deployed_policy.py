@@ -1,0 +1,30 @@
+"""What routers run, shield and looks included, is worth about what the network alone is."""
+
+import pytest
+
+from slimscale.bench.router.deployed import run_deployed
+from slimscale.routing.learned.weights import PolicyWeights
+from slimscale.simulate.routing.scene import REGIMES, Scene, six
+from slimscale.training.router.gate import first_gate
+from slimscale.training.router.policy_value import value_of_policy
+from slimscale.training.router.scenes import case_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]  # the first one waits for the compiler
+
+
+def policy() -> PolicyWeights:
+    gate = first_gate()
+    return PolicyWeights("first", gate.start, gate.slopes, None, 60.0)
+
+
+@pytest.mark.parametrize("regime", ["base", "fault"])
+def test_what_is_deployed_is_worth_about_what_the_network_is(regime: str) -> None:
+    case = case_of(Scene(six(), regime=REGIMES[regime]), load=0.5, seconds=2.5, seed=10_000)
+    deployed = run_deployed(policy(), case)
+    assert deployed.value > value_of_policy(policy(), case) - 0.1
+    assert deployed.stood > 100 * sum(deployed.overruled.values())
+
+
+def test_the_same_case_gives_the_same_run() -> None:
+    case = case_of(Scene(six(), regime=REGIMES["burst"]), load=0.3, seconds=2.0, seed=10_000)
+    assert run_deployed(policy(), case) == run_deployed(policy(), case)
