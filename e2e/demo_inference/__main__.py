@@ -65,7 +65,6 @@ class Demo:
         self._looks: list[Look] = []
         self._killed = ""
         self._killed_at = float("nan")
-        example["spec"]["slo"]["minAccuracy"] = LEAST_ACCURACY
         self._slo = float("nan")
 
     def set_the_scene(self) -> None:
