@@ -17,12 +17,18 @@ def policy() -> PolicyWeights:
     return PolicyWeights("first", gate.start, gate.slopes, None, 60.0)
 
 
-@pytest.mark.parametrize("regime", ["base", "fault"])
-def test_what_is_deployed_is_worth_about_what_the_network_is(regime: str) -> None:
-    case = case_of(Scene(six(), regime=REGIMES[regime]), load=0.5, seconds=2.5, seed=10_000)
-    deployed = run_deployed(policy(), case)
-    assert deployed.value > value_of_policy(policy(), case) - 0.1
-    assert deployed.stood > 100 * sum(deployed.overruled.values())
+@pytest.mark.parametrize(("regime", "most_lost"), [("base", 0.05), ("fault", 0.12)])
+def test_what_is_deployed_is_worth_about_what_the_network_is(regime: str, most_lost: float) -> None:
+    """Over three traces: which device is slow when a request comes makes single ones differ by .1."""
+    lost, stood, overruled = 0.0, 0, 0
+    for seed in range(10_000, 10_003):
+        case = case_of(Scene(six(), regime=REGIMES[regime]), load=0.5, seconds=2.0, seed=seed)
+        deployed = run_deployed(policy(), case)
+        lost += (value_of_policy(policy(), case) - deployed.value) / 3.0
+        stood += deployed.stood
+        overruled += sum(deployed.overruled.values())
+    assert lost < most_lost
+    assert stood > 20 * overruled
 
 
 def test_the_same_case_gives_the_same_run() -> None:
