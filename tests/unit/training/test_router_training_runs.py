@@ -8,6 +8,7 @@ import pytest
 
 from slimscale.routing.learned.weights import PolicyWeights
 from slimscale.training.router.__main__ import POLICY_NAME, main
+from slimscale.training.router.climb import ClimbSettings, climb
 from slimscale.training.router.compare import interval
 from slimscale.training.router.evolution import EvolutionSettings, evolve
 from slimscale.training.router.scenes import case_of, draw_case
@@ -32,6 +33,22 @@ def test_the_search_goes_uphill_on_what_all_cases_share() -> None:
     np.testing.assert_allclose(found, target, atol=0.3)
 
 
+def test_a_climb_never_goes_down_and_moves_only_what_it_may() -> None:
+    target = np.array([1.0, -2.0, 0.5, 9.0])
+    best: list[float] = []
+    found = climb(
+        np.zeros(4),
+        lambda tried: [-float(((one - target) ** 2).sum()) for one in tried],
+        moved=[0, 1, 2],
+        settings=ClimbSettings(steps=200),
+        rng=np.random.default_rng(1),
+        step_done=lambda _step, _parameters, value: best.append(value),
+    )
+    np.testing.assert_allclose(found[:3], target[:3], atol=0.1)
+    assert found[3] == 0.0
+    assert best == sorted(best)
+
+
 def test_parameters_with_no_scale_stay_where_they_are() -> None:
     found = evolve(
         np.zeros(2),
@@ -48,8 +65,8 @@ def test_parameters_with_no_scale_stay_where_they_are() -> None:
 def test_the_seed_in_the_middle_ships_not_the_best() -> None:
     policy = PolicyWeights("x", np.zeros(1), np.zeros((1, 1)))
     results = [
-        SeedResult(seed, policy, evolved, 0.0, "evolution", 1, 1.0)
-        for seed, evolved in ((1, 0.1), (2, 0.5), (3, 0.3), (4, 0.2), (5, 0.4))
+        SeedResult(seed, policy, searched, 0.0, "search", 1, 1.0)
+        for seed, searched in ((1, 0.1), (2, 0.5), (3, 0.3), (4, 0.2), (5, 0.4))
     ]
     assert median_result(results).seed == 3
 

@@ -9,7 +9,7 @@ units of J, so that their plain sum is a priced greedy score:
 phi are, in this order: the gain of accuracy, the latency, the chance to be late, the energy, the price
 of the pod's time at the load as it is and at twice that (`prices`), the delay that the work means for
 those who come next, the overdue answers, the load of a cold width, the slow-down, the drain once more
-(a doubt about telemetry), and whether it keeps the slack at all.
+(a doubt about telemetry), whether it is off the plan for the mean load, and what holding would gain.
 """
 
 from math import log
@@ -25,7 +25,7 @@ __all__ = ["CELL_FEATURES", "REGIME_FEATURES", "cell_features", "regime_features
 
 CELL_FEATURES: Final = (
     "accuracy", "latency", "late", "energy", "plan_fast", "plan_fast_high", "plan_mean",
-    "plan_mean_high", "price", "congestion", "overdue", "cold", "slowdown", "drain", "out_of_slack",
+    "plan_mean_high", "price", "congestion", "overdue", "cold", "slowdown", "drain", "off_plan",
     "hold",
 )  # fmt: skip
 REGIME_FEATURES: Final = (
@@ -35,7 +35,10 @@ REGIME_FEATURES: Final = (
 
 SLO_REFERENCE_SECONDS = 0.2
 LATE_CENTRE, LATE_WIDTH = 0.9, 0.12
-SLACK_CENTRE, SLACK_WIDTH = 0.8, 0.03
+SLACK_CENTRE = 0.8
+"""Share of the SLO by which what is held is to be done."""
+OFF_PLAN = 0.01
+"""J below the plan's best: cells that lose more are not in the plan for the mean load."""
 PLANNED_FOR, PLANNED_HIGH = 1.2, 2.0
 """Times the measured rate for which plans are looked up: a plan for the mean itself leaves no room."""
 LOAD_REFERENCE = 0.18
@@ -132,7 +135,7 @@ def cell_features(observation: Observation, table: PriceTable) -> tuple[FloatArr
     phi[:, :, 11] = np.minimum((start - drain) * (1.0 / slo), 5.0) * -latency_weight
     phi[:, :, 12] = slower * np.minimum((base + rows * row) * (1.0 / slo), 1.0) * -latency_weight
     phi[:, :, 13] = np.minimum(drain * (1.0 / slo), 5.0) * -latency_weight
-    phi[:, :, 14] = -_sigmoid((ratio - SLACK_CENTRE) * (1.0 / SLACK_WIDTH))
+    phi[:, :, 14] = np.where(phi[:, :, 6] < -OFF_PLAN, -1.0, 0.0)
     gap = rates.sum() / np.maximum(rates * fast, 1e-9)
     phi[:, :, 15], caps = _holding(
         base, row, own_base * (energy + price), queued + rows, start + spent, gap, slo, latency_weight,

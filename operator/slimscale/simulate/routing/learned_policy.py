@@ -30,7 +30,7 @@ _SLO_REFERENCE = features.SLO_REFERENCE_SECONDS
 _MOST_RATIO = features.MOST_RATIO
 _MOST_CROWD = features.MOST_CROWD
 _LATE_CENTRE, _LATE_SCALE = features.LATE_CENTRE, 1.0 / features.LATE_WIDTH
-_SLACK_CENTRE, _SLACK_SCALE = features.SLACK_CENTRE, 1.0 / features.SLACK_WIDTH
+_SLACK_CENTRE, _OFF_PLAN = features.SLACK_CENTRE, features.OFF_PLAN
 _PLANNED_FOR, _PLANNED_HIGH = features.PLANNED_FOR, features.PLANNED_HIGH
 _LEAST_WELL = features.LEAST_WELL
 _FREE_SECONDS, _CLEAR_SECONDS = features.FREE_SECONDS, features.CLEAR_SECONDS
@@ -223,7 +223,7 @@ def fill_cells(  # noqa: PLR0915 - one pass over the cells: a call each would co
             phi[pod, width, 11] = -latency_weight * min((start - drain) * per_slo, 5.0)
             phi[pod, width, 12] = -latency_weight * slower * min((base + rows * row) * per_slo, 1.0)
             phi[pod, width, 13] = drained
-            phi[pod, width, 14] = -_sigmoid((ratio - _SLACK_CENTRE) * _SLACK_SCALE)
+            phi[pod, width, 14] = -1.0 if phi[pod, width, 6] < -_OFF_PLAN else 0.0
             phi[pod, width, 15] = 0.0
             hold_caps[pod, width] = 0.0
             worth = own_base * (energy + price)

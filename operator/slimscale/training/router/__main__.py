@@ -50,7 +50,7 @@ def run_train(settings: TrainSettings, out: Path, console: Console) -> None:
     (out / f"{POLICY_NAME}.json").write_text(text, encoding="utf-8")
     for one in results:
         console.print(
-            f"seed {one.seed}: J on validation {one.evolved:.4f} after evolution,"
+            f"seed {one.seed}: J on validation {one.searched:.4f} after the search,"
             f" {one.learned:.4f} after PPO; {one.decisions:,} decisions in {one.seconds:.0f} s"
         )
     console.print(f"seed {chosen.seed} is the one in the middle: written to {out}")
@@ -78,12 +78,18 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console()
     try:
         if asked.what == "train":
-            settings = TrainSettings(seeds=tuple(range(1, asked.seeds + 1)))
+            seeds = tuple(range(1, asked.seeds + 1))
+            settings = TrainSettings(seeds=seeds, search=asked.search)
             settings = settings.quick() if asked.quick else settings
             default = QUICK_FOLDER if asked.quick else WEIGHTS_FOLDER
             run_train(replace(settings, processes=asked.processes), asked.out or default, console)
         else:
-            compared = CompareSettings(traces=asked.traces, processes=asked.processes)
+            compared = CompareSettings(
+                validation_traces=asked.validation_traces,
+                traces=asked.traces,
+                seconds=asked.seconds,
+                processes=asked.processes,
+            )
             compared = compared.quick() if asked.quick else compared
             run_evaluate(compared, asked.weights, asked.out or Path("build/router"), console)
     except (OSError, ValueError) as error:
@@ -102,7 +108,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, default=None, help="folder of what is written")
     parser.add_argument("--weights", type=Path, default=WEIGHTS_FOLDER, help="folder of the policy")
     parser.add_argument("--seeds", type=int, default=5, help="training runs")
+    parser.add_argument("--search", choices=("climb", "evolution"), default="climb")
     parser.add_argument("--traces", type=int, default=10, help="test traces a regime and load")
+    parser.add_argument("--validation-traces", type=int, default=4, help="the same, to choose on")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of a trace")
     parser.add_argument("--processes", type=int, default=2, help="at once")
     parser.add_argument(
         "--quick", action="store_true", help="a run of seconds, to see that it runs"

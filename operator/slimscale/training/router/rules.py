@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slimscale.simulate.bounds.fleet import RequestClass
 from slimscale.simulate.bounds.planning import ObjectiveWeights, planning_lp
 from slimscale.simulate.routing.heuristics import SETTINGS, Kind, Setting, WidthRule, run_rule
+from slimscale.simulate.routing.scene import REGIMES, Scene
 from slimscale.training.router.scenes import Case, fleet_of, mean_value
 
 __all__ = ["Rule", "all_rules", "value_of_rule"]
@@ -57,26 +60,34 @@ def all_rules() -> Iterator[Rule]:
         yield Rule(f"LPsupport-SED x{inflation:g}", Kind.SED, setting, inflation)
 
 
+@lru_cache(maxsize=1024)
+def _support(scene: Scene, rate: float, inflation: float) -> NDArray[np.bool_]:
+    """(C, D, W) the cells of the plan for `inflation` times a rate."""
+    objective = scene.objective
+    plan = planning_lp(
+        replace(fleet_of(scene), noise=scene.noise),
+        rows_per_second=rate,
+        classes=[RequestClass(one.slo_seconds, one.share) for one in scene.classes],
+        weights=ObjectiveWeights(
+            accuracy=objective.accuracy,
+            reference_accuracy=objective.reference,
+            latency=objective.latency,
+            per_joule=objective.energy * scene.regime.energy_times,
+            miss=objective.miss,
+        ),
+        inflation=inflation,
+    )
+    return np.ascontiguousarray(plan.support)
+
+
 def value_of_rule(rule: Rule, case: Case) -> float:
     """Mean J of a case under a rule. Plans are made for the true mean load."""
     scene = case.scene
     support = np.ones((len(scene.classes), len(scene.devices), len(scene.widths)), dtype=np.bool_)
     if rule.inflation > 0.0:
-        objective = scene.objective
-        plan = planning_lp(
-            replace(fleet_of(scene), noise=scene.noise),
-            rows_per_second=case.trace.rate,
-            classes=[RequestClass(one.slo_seconds, one.share) for one in scene.classes],
-            weights=ObjectiveWeights(
-                accuracy=objective.accuracy,
-                reference_accuracy=objective.reference,
-                latency=objective.latency,
-                per_joule=objective.energy * scene.regime.energy_times,
-                miss=objective.miss,
-            ),
-            inflation=rule.inflation,
-        )
-        support = np.ascontiguousarray(plan.support)
+        # Of the regime only the weight of energy matters to a plan.
+        calm = replace(REGIMES["base"], energy_times=scene.regime.energy_times)
+        support = _support(replace(scene, regime=calm), case.trace.rate, rule.inflation)
     plane = case.plane()
     run_rule(plane, rule.kind, np.array(rule.setting), support)
     return mean_value(plane)

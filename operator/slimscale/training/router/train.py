@@ -1,7 +1,8 @@
-"""Trains the shipped policy: an evolution strategy and PPO from the best heuristic, several seeds.
+"""Trains the shipped policy: a direct search and PPO from the best heuristic, several seeds.
 
-For each seed: the evolution strategy moves the gate on J itself (few parameters, common random
-numbers); PPO goes on from there, gate and residual; the validation traces say which of the two is kept.
+For each seed: the search moves the gate on J itself (few parameters, common random numbers): a climb in
+sparse directions, or an evolution strategy. PPO goes on from there, gate and residual. The validation
+traces say which of the two is kept.
 Of the seeds the one in the middle on the validation traces is shipped: what a further run is likely to
 give. Training, validation and test traces have different seeds.
 """
@@ -21,6 +22,7 @@ from slimscale.routing.learned.features import CELL_FEATURES, REGIME_FEATURES
 from slimscale.routing.learned.observation import FloatArray
 from slimscale.routing.learned.weights import PolicyWeights, Residual
 from slimscale.simulate.routing.scene import REGIMES, Scene, six
+from slimscale.training.router.climb import ClimbSettings, climb
 from slimscale.training.router.evolution import EvolutionSettings, evolve
 from slimscale.training.router.gate import SEARCHED, Gate, first_gate, value_of
 from slimscale.training.router.learn import LearnSettings, Progress, learn
@@ -39,6 +41,11 @@ JUDGED_REGIMES = ("base", "stale", "burst", "fault", "cold", "real")
 @dataclass(frozen=True, slots=True)
 class TrainSettings:
     seeds: tuple[int, ...] = (1, 2, 3, 4, 5)
+    search: str = "climb"
+    """Or "evolution"."""
+    climbing: ClimbSettings = field(default_factory=ClimbSettings)
+    climbing_traces: int = 3
+    """For each regime, at two loads."""
     evolution: EvolutionSettings = field(default_factory=EvolutionSettings)
     learning: LearnSettings = field(default_factory=LearnSettings)
     seconds: float = 3.5
@@ -55,6 +62,8 @@ class TrainSettings:
         return replace(
             self,
             seeds=self.seeds[:1],
+            climbing=replace(self.climbing, steps=2),
+            climbing_traces=1,
             evolution=replace(self.evolution, steps=2, pairs=2, cases=2),
             learning=replace(self.learning, iterations=2, cases=2, seconds=1.5),
             seconds=1.5,
@@ -68,12 +77,12 @@ class TrainSettings:
 class SeedResult:
     seed: int
     weights: PolicyWeights
-    evolved: float
-    """Mean J over the validation cases after the evolution strategy."""
+    searched: float
+    """Mean J over the validation cases after the direct search."""
     learned: float
     """The same after PPO."""
     kept: str
-    """Which of the two `weights` are: "evolution" or "ppo"."""
+    """Which of the two `weights` are: "search" or "ppo"."""
     decisions: int
     """Seen in training, simulated by both."""
     seconds: float
@@ -122,31 +131,11 @@ def _pass_on(
 
 def _train_one(seed: int, settings: TrainSettings, messages: Any) -> SeedResult:
     began = time.monotonic()
-    seen = 0
-
-    def evolved_step(step: int, _mean: FloatArray, value: float) -> None:
-        messages.put((seed, "evolution", step + 1, settings.evolution.steps, value))
-
-    rng = np.random.default_rng((seed, 1))
-
-    def draw(_step: int) -> Sequence[Case]:
-        nonlocal seen
-        cases = [draw_case(rng, seconds=settings.seconds) for _ in range(settings.evolution.cases)]
-        seen += 2 * settings.evolution.pairs * sum(len(case.trace.arrival) for case in cases)
-        return cases
-
-    vector = evolve(
-        first_gate().vector(),
-        draw,
-        lambda parameters, case: value_of(Gate.from_vector(parameters), case),
-        settings=settings.evolution,
-        rng=np.random.default_rng((seed, 2)),
-        scale=SEARCHED,
-        step_done=evolved_step,
-    )
+    find = _climbed if settings.search == "climb" else _evolved
+    vector, seen = find(seed, settings, messages)
     gate = Gate.from_vector(vector)
-    evolved = PolicyWeights(
-        f"evolution-{seed}", gate.start, gate.slopes, _residual(settings.units, seed),
+    searched = PolicyWeights(
+        f"search-{seed}", gate.start, gate.slopes, _residual(settings.units, seed),
         settings.sharpness,
     )  # fmt: skip
     last: Progress | None = None
@@ -158,23 +147,95 @@ def _train_one(seed: int, settings: TrainSettings, messages: Any) -> SeedResult:
         messages.put((seed, "ppo", progress.iteration + 1, steps, progress.value))
 
     learned = learn(
-        evolved, settings.learning, rng=np.random.default_rng((seed, 3)), told=learned_step
+        searched, settings.learning, rng=np.random.default_rng((seed, 3)), told=learned_step
     )
     cases = list(validation_cases(settings))
     values = [
         float(np.mean([value_of_policy(weights, case) for case in cases]))
-        for weights in (evolved, learned)
+        for weights in (searched, learned)
     ]
     better = values[1] > values[0]
     return SeedResult(
         seed=seed,
-        weights=replace(learned if better else evolved, version=f"router-seed-{seed}"),
-        evolved=values[0],
+        weights=replace(learned if better else searched, version=f"router-seed-{seed}"),
+        searched=values[0],
         learned=values[1],
-        kept="ppo" if better else "evolution",
+        kept="ppo" if better else "search",
         decisions=seen + (last.decisions if last is not None else 0),
         seconds=time.monotonic() - began,
     )
+
+
+CLIMBED_SEED = 30_000
+CLIMBED_LOADS = ((0.4, 0.7), (0.5, 0.85))
+"""In trouble, and in calm, where the differences between plans show at higher loads."""
+CALM_WEIGHT = 1.5
+"""Of the regimes in which a heuristic is nearly as good as can be: nothing may be lost there."""
+
+
+def _climbed(seed: int, settings: TrainSettings, messages: Any) -> tuple[FloatArray, int]:
+    """(parameters, decisions simulated)."""
+    cases: list[tuple[float, Case]] = []
+    for name in JUDGED_REGIMES:
+        calm = name in {"base", "stale", "cold"}
+        for load in CLIMBED_LOADS[name in {"base", "stale"}]:
+            for trace in range(settings.climbing_traces):
+                number = CLIMBED_SEED + 100 * seed + trace
+                scene = Scene(devices=six(), regime=REGIMES[name])
+                case = case_of(scene, load=load, seconds=settings.seconds, seed=number)
+                cases.append((CALM_WEIGHT if calm else 1.0, case))
+    fleets = np.random.default_rng((seed, 5))
+    cases += [
+        (1.0, draw_case(fleets, seconds=settings.seconds, known_share=0.0))
+        for _ in range(2 * settings.climbing_traces)
+    ]
+    total = sum(weight for weight, _ in cases)
+    seen = 0
+
+    def values(tried: Sequence[FloatArray]) -> list[float]:
+        nonlocal seen
+        seen += len(tried) * sum(len(case.trace.arrival) for _, case in cases)
+        gates = [Gate.from_vector(one) for one in tried]
+        return [
+            sum(weight * value_of(gate, case) for weight, case in cases) / total for gate in gates
+        ]
+
+    found = climb(
+        first_gate().vector(),
+        values,
+        moved=np.flatnonzero(SEARCHED).tolist(),
+        settings=settings.climbing,
+        rng=np.random.default_rng((seed, 2)),
+        step_done=lambda step, _best, value: messages.put(
+            (seed, "climb", step + 1, settings.climbing.steps, value)
+        ),
+    )
+    return found, seen
+
+
+def _evolved(seed: int, settings: TrainSettings, messages: Any) -> tuple[FloatArray, int]:
+    """(parameters, decisions simulated)."""
+    rng = np.random.default_rng((seed, 1))
+    seen = 0
+
+    def draw(_step: int) -> Sequence[Case]:
+        nonlocal seen
+        cases = [draw_case(rng, seconds=settings.seconds) for _ in range(settings.evolution.cases)]
+        seen += 2 * settings.evolution.pairs * sum(len(case.trace.arrival) for case in cases)
+        return cases
+
+    found = evolve(
+        first_gate().vector(),
+        draw,
+        lambda parameters, case: value_of(Gate.from_vector(parameters), case),
+        settings=settings.evolution,
+        rng=np.random.default_rng((seed, 2)),
+        scale=SEARCHED,
+        step_done=lambda step, _mean, value: messages.put(
+            (seed, "evolution", step + 1, settings.evolution.steps, value)
+        ),
+    )
+    return found, seen
 
 
 def _residual(units: int, seed: int) -> Residual | None:
@@ -190,7 +251,7 @@ def _residual(units: int, seed: int) -> Residual | None:
 
 def median_result(results: Sequence[SeedResult]) -> SeedResult:
     """The one in the middle on the validation traces (the lower of two)."""
-    ranked = sorted(results, key=lambda one: max(one.evolved, one.learned))
+    ranked = sorted(results, key=lambda one: max(one.searched, one.learned))
     return ranked[(len(ranked) - 1) // 2]
 
 
@@ -199,9 +260,10 @@ def facts_of(results: Sequence[SeedResult], settings: TrainSettings) -> dict[str
     return {
         "trained": {
             "command": "python -m slimscale.training.router train",
-            "evolution_steps": settings.evolution.steps,
-            "evolution_pairs": settings.evolution.pairs,
-            "evolution_cases": settings.evolution.cases,
+            "search": settings.search,
+            "search_steps": (
+                settings.climbing.steps if settings.search == "climb" else settings.evolution.steps
+            ),
             "ppo_iterations": settings.learning.iterations,
             "ppo_cases": settings.learning.cases,
             "cores": os.cpu_count(),
@@ -209,7 +271,7 @@ def facts_of(results: Sequence[SeedResult], settings: TrainSettings) -> dict[str
         "seeds": [
             {
                 "seed": one.seed,
-                "validation_value_after_evolution": round(one.evolved, 4),
+                "validation_value_after_search": round(one.searched, 4),
                 "validation_value_after_ppo": round(one.learned, 4),
                 "kept": one.kept,
                 "decisions": one.decisions,
