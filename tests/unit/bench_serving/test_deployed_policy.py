@@ -2,14 +2,19 @@
 
 import pytest
 
-from slimscale.bench.router.deployed import run_deployed
+from slimscale.bench.router.deployed import Deployed
+from slimscale.bench.router.deployed import run_deployed as run_on
 from slimscale.routing.learned.weights import PolicyWeights
 from slimscale.simulate.routing.scene import REGIMES, Scene, six
 from slimscale.training.router.gate import first_gate
 from slimscale.training.router.policy_value import value_of_policy
-from slimscale.training.router.scenes import case_of
+from slimscale.training.router.scenes import WARM_UP_SECONDS, Case, case_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]  # the first one waits for the compiler
+
+
+def run_deployed(weights: PolicyWeights, case: Case) -> Deployed:
+    return run_on(weights, case.scene, case.plane(), warm_seconds=WARM_UP_SECONDS)
 
 
 def policy() -> PolicyWeights:

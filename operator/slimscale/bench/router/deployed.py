@@ -20,7 +20,6 @@ from slimscale.simulate.routing.engine import advance_to_next_arrival, apply_act
 from slimscale.simulate.routing.scene import Scene
 from slimscale.simulate.routing.state import SNAPSHOTS, WIDTHS, Plane
 from slimscale.simulate.routing.view import fill_observation
-from slimscale.training.router.scenes import Case, mean_value
 
 __all__ = ["Deployed", "run_deployed"]
 
@@ -37,10 +36,13 @@ class Deployed:
         return asdict(self)
 
 
-def run_deployed(weights: PolicyWeights, case: Case, *, seed: int = 1) -> Deployed:
-    """Route a whole trace by the router's own decision code."""
-    scene = case.scene
-    plane = case.plane()
+def run_deployed(
+    weights: PolicyWeights, scene: Scene, plane: Plane, *, warm_seconds: float, seed: int = 1
+) -> Deployed:
+    """Route a whole trace on a fresh plane by the router's own decision code.
+
+    `warm_seconds`: requests that arrive sooner do not count.
+    """
     s, requests, look = plane.state[0], plane.requests, plane.look
     learned = AmortisedRouter(
         weights,
@@ -79,7 +81,9 @@ def run_deployed(weights: PolicyWeights, case: Case, *, seed: int = 1) -> Deploy
             expected = route.expected_seconds
         apply_action(s, requests, request, device, width, cap, hold, expected)
     overruled = {str(name): count for name, count in policy.overruled.items()}
-    return Deployed(mean_value(plane), overruled, policy.stood)
+    counted = requests.of("arrival") >= warm_seconds
+    value = float(requests.of("value")[counted].mean())
+    return Deployed(value, overruled, policy.stood)
 
 
 class _Views:
