@@ -12,10 +12,11 @@ from slimscale.bench.routing.judge import (
     best_overall,
     cell_of,
 )
-from slimscale.bench.routing.rules import LEARNED, Learned, Player, rules
+from slimscale.bench.routing.rules import LEARNED, Learned, Player, Rule, rules
 from slimscale.bench.routing.runner import TEST_SEED, VALIDATION_SEED, Results, Store, Work
 from slimscale.bench.routing.stage import Stage, draw_pool, fleet_of, plan_for, stage_of
 from slimscale.simulate.bounds.planning import least_energy, least_service
+from slimscale.simulate.routing.heuristics import Kind
 from slimscale.simulate.routing.scene import REGIMES, WIDTHS, Scene, six
 
 __all__ = [
@@ -169,6 +170,13 @@ class Headline:
     random_slimmest_stable_below: float
 
 
+def _thrifty(inflation: float) -> Rule:
+    """Within the plan of least energy, but no batch is waited for."""
+    return Rule(
+        f"thrifty plan x{inflation:g}", "thrifty plan", Kind.SED, inflation=inflation, thrifty=True
+    )
+
+
 def _slimmest_stage(load: float) -> Stage:
     return stage_of("base", load, scene=Scene(six(), widths=WIDTHS[:1]))
 
@@ -177,14 +185,17 @@ def play_headline(plan: Plan, store: Store, progress: TerminalProgress) -> Headl
     """Random over devices and widths beside everyone at the slimmest, over the whole range of load."""
     every = {rule.name: rule for rule in rules()}
     families = {"random, slimmest", "SED, slimmest", "SED, slimmest, hold", "LPsupport-SED, hold"}
-    families |= {"thrifty plan, hold"}
-    slim = [rule for rule in every.values() if rule.family in families]
+    families |= {"thrifty plan, hold", "LPsupport-SED"}
+    slim: list[Player] = [rule for rule in every.values() if rule.family in families]
+    slim += [_thrifty(inflation) for inflation in (1.0, 1.5, 2.0)]
     works = []
     for load in plan.headline_loads:
         works.append(Work(stage_of("base", load), every["random"], plan.test_seeds(), plan.seconds))
-        players: list[Player] = [*slim, *plan.learned]
         stage = _slimmest_stage(load)
-        works += [Work(stage, player, plan.test_seeds(), plan.seconds) for player in players]
+        works += [
+            Work(stage, player, plan.test_seeds(), plan.seconds)
+            for player in (*slim, *plan.learned)
+        ]
     progress.begin("headline: a policy, a load", len(works))
     results = store.run(works, processes=plan.processes, step=progress.step)
     seconds, joules = {}, {}
