@@ -71,6 +71,7 @@ def test_a_burn_rate_is_the_share_of_misses_over_what_is_allowed(
 
 
 @given(steps=st.lists(st.tuples(st.floats(0, 3), counts), max_size=40), window=st.floats(1, 600))
+@settings(deadline=None)
 def test_a_window_sums_what_was_added_within_it(
     steps: list[tuple[float, Ended]], window: float
 ) -> None:
