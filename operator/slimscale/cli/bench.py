@@ -340,6 +340,9 @@ def routing(  # noqa: PLR0917 - each is an option of its own on the command line
     test_traces: Annotated[
         int, typer.Option(min=0, max=1000, help="Of each cell; 0: 10, quick 3.")
     ] = 0,
+    validation_traces: Annotated[
+        int, typer.Option(min=0, max=1000, help="On which settings are chosen; 0: 3, quick 1.")
+    ] = 0,
     seconds: Annotated[
         float, typer.Option(min=0.0, max=600.0, help="Of each trace; 0: 10, quick 3.")
     ] = 0.0,
@@ -374,6 +377,7 @@ def routing(  # noqa: PLR0917 - each is an option of its own on the command line
             regimes=_names(regimes),
             loads=tuple(value / 100.0 for value in _numbers("--loads", loads)),
             test_traces=test_traces,
+            validation_traces=validation_traces,
             seconds=seconds,
             processes=processes,
             fidelity=fidelity,

@@ -34,6 +34,7 @@ class RoutingRequest:
     regimes: tuple[str, ...] = ()
     loads: tuple[float, ...] = ()
     test_traces: int = 0
+    validation_traces: int = 0
     seconds: float = 0.0
     processes: int = 1
     fidelity: bool = False
@@ -86,6 +87,7 @@ def _plan(request: RoutingRequest) -> Plan:
         regimes=request.regimes or plan.regimes,
         loads=request.loads or plan.loads,
         test_traces=request.test_traces or plan.test_traces,
+        validation_traces=request.validation_traces or plan.validation_traces,
         seconds=request.seconds or plan.seconds,
     )
     needs_trace = any(REGIMES[name].trace for name in plan.regimes)
@@ -131,6 +133,8 @@ def _command(request: RoutingRequest) -> str:
     words += [f"--regimes {','.join(request.regimes)}"] if request.regimes else []
     words += [f"--loads {','.join(f'{x:g}' for x in request.loads)}"] if request.loads else []
     words += [f"--test-traces {request.test_traces}"] if request.test_traces else []
+    if request.validation_traces:
+        words.append(f"--validation-traces {request.validation_traces}")
     words += [f"--seconds {request.seconds:g}"] if request.seconds else []
     words.append(f"--out {request.out}")
     return " ".join(words)
