@@ -36,8 +36,10 @@ def scores(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """((P, W) of batching greedily, (P, W) gain of holding, (P, W) cap when holding); -inf: masked."""
     regime = regime_features(observation, table.capacity)
-    phi, caps = cell_features(observation, table)
     coefficients = weights.start + weights.slopes @ regime
+    # Without a gain nothing is held; a residual sees the feature all the same.
+    holding = coefficients[HOLD] > 0.0 or weights.residual is not None
+    phi, caps = cell_features(observation, table, holding=holding)
     gain = phi[:, :, HOLD] * coefficients[HOLD]
     found = phi[:, :, :HOLD] @ coefficients[:HOLD]
     if weights.residual is not None:
