@@ -37,7 +37,7 @@ class PpoSettings:
     clip: float = 0.2
     epochs: int = 4
     minibatch: int = 8192
-    rate: float = 0.01
+    rate: float = 0.003
     target_kl: float = 0.02
     entropy: float = 0.003
     """Weight of the entropy in units of the normalised advantage; the caller anneals it."""
@@ -231,6 +231,9 @@ def improve(
                 entropies.append(entropy)
                 cuts.append(cut)
                 counts.append(len(order))
+            so_far = float(np.average(divergences[-len(piece) :], weights=counts[-len(piece) :]))
+            if so_far > 2.0 * settings.target_kl:  # this step would begin too far away
+                break
             vector = vector + scale * adam.step(total, settings.rate)
         report = UpdateReport(
             float(np.average(divergences, weights=counts)),
