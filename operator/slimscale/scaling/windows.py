@@ -23,6 +23,8 @@ SLICES = 30
 """Of the stabilisation window: what the memo keeps."""
 CHANCE = 3.0
 """Standard deviations of a Poisson count by which a panic must exceed the stable window."""
+MOST_ROWS_PER_SECOND = 1e12
+"""More is no rate either; what is reckoned with it has to stay finite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ def finite_rate(value: float | None) -> float | None:
     """A rate that can be one; else None. What is not a number is unknown (pitfalls E1, E2)."""
     if value is None or not math.isfinite(value) or value < 0:
         return None
-    return value
+    return min(value, MOST_ROWS_PER_SECOND)
 
 
 def assess(
