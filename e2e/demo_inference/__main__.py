@@ -177,7 +177,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m e2e.demo_inference", description=__doc__)
     parser.add_argument("--minutes", type=float, default=4.0, help="length of the load")
     parser.add_argument("--rate", type=float, default=10.0, help="requests a second in the mean")
-    parser.add_argument("--rows", type=int, default=8, help="images in each request")
+    parser.add_argument("--rows", type=int, default=4, help="images in each request")
     parser.add_argument("--seed", type=int, default=1, help="which stretch of the trace")
     parser.add_argument(
         "--out", type=Path, default=STATE / "demo-inference", help="folder of the results"
