@@ -216,6 +216,7 @@ class LearnedRouting(KubeModel):
 
     policy_config_map: Name | None = Field(
         default=None,
+        max_length=63,
         description="ConfigMap in this namespace with the keys policy.safetensors (binaryData) and"
         " policy.json; unset: the policy that ships. A change of it is taken up while running.",
     )
@@ -372,7 +373,7 @@ class SlimInferenceSpec(KubeModel):
     scaling: Scaling = Scaling()
     router: Router = Router()
     image_pull_secrets: list[PullSecret] = Field(
-        default_factory=list, max_length=8, description="For the images of all pods."
+        default_factory=list, max_length=4, description="For the images of all pods."
     )
 
     @model_validator(mode="after")
