@@ -1,12 +1,11 @@
 """`slimscale bench`: thread policies and serving against every baseline. Imported with the command."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from slimscale.cli.extras import missing_packages_named
 from slimscale.exceptions import SlimError
 
 __all__ = ["bench_app"]
@@ -17,19 +16,6 @@ bench_app = typer.Typer(
 )
 
 WORK_FOLDER = ".bench"
-
-
-@contextmanager
-def _missing_packages_named() -> Iterator[None]:
-    """The benchmark's packages are extras: say which one is missing and how to get them."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("slimscale"):
-            raise
-        raise SlimError(
-            f"{error.name} is missing; from a checkout: pip install '.[simulate,bench]'"
-        ) from error
 
 
 @bench_app.callback()
@@ -73,7 +59,7 @@ def threads(  # noqa: PLR0917 - each is an option of its own on the command line
     ] = False,
 ) -> None:
     """Simulated pods under changing load: AutoThread beside every baseline, tuning included."""
-    with _missing_packages_named():
+    with missing_packages_named("simulate,bench"):
         from slimscale.bench.command import Request, bench_threads
     bench_threads(
         Request(
@@ -102,7 +88,7 @@ def simulator(
     out: Annotated[Path | None, typer.Option(help="File to write; left out: print only.")] = None,
 ) -> None:
     """The simulator against closed forms: exit status 1 when a case disagrees."""
-    with _missing_packages_named():
+    with missing_packages_named("simulate,bench"):
         from slimscale.simulate.validation import validation_markdown, validation_rows
     rows = validation_rows(seed, tasks=tasks)
     table = validation_markdown(rows)
@@ -200,7 +186,7 @@ def serving(  # noqa: PLR0917 - each is an option of its own on the command line
 
     The peers are installed into environments of their own in the work folder. A stopped run goes on where it was.
     """
-    with _missing_packages_named():
+    with missing_packages_named("simulate,bench"):
         from slimscale.bench.serving.command import Request, bench_serving
     bench_serving(
         Request(
@@ -265,7 +251,7 @@ def autoscaling(  # noqa: PLR0917 - each is an option of its own on the command 
     ] = Path(WORK_FOLDER),
 ) -> None:
     """Recorded traffic on simulated pools: our scaling beside HPA on CPU, KPA and fixed counts."""
-    with _missing_packages_named():
+    with missing_packages_named("simulate,bench"):
         from slimscale.bench.autoscaling.command import AutoscalingRequest, bench_autoscaling
     bench_autoscaling(
         AutoscalingRequest(
@@ -304,7 +290,7 @@ def bounds(  # noqa: PLR0917 - each is an option of its own on the command line
     ] = None,
 ) -> None:
     """What no routing policy can beat, exact optima of small cases, and ideas of related systems."""
-    with _missing_packages_named():
+    with missing_packages_named("simulate,bench"):
         from slimscale.bench.bounds.command import BoundsRequest, bench_bounds
     bench_bounds(
         BoundsRequest(
@@ -365,7 +351,7 @@ def routing(  # noqa: PLR0917 - each is an option of its own on the command line
     list_rules: Annotated[bool, typer.Option("--list", help="Name the rules and stop.")] = False,
 ) -> None:
     """Routing policies on simulated devices: every rule, learned ones, the bound, in all regimes."""
-    with _missing_packages_named():
+    with missing_packages_named("simulate,bench"):
         from slimscale.bench.routing.command import RoutingRequest, bench_routing
     bench_routing(
         RoutingRequest(
@@ -409,7 +395,7 @@ def router(  # noqa: PLR0917 - each is an option of its own on the command line
     ),
 ) -> None:
     """What a policy costs the router: CPU of a request, requests a second, time of a decision."""
-    with _missing_packages_named():
+    with missing_packages_named("simulate,bench"):
         from slimscale.bench.router.command import RouterRequest, bench_router
     bench_router(
         RouterRequest(
@@ -427,6 +413,6 @@ def router(  # noqa: PLR0917 - each is an option of its own on the command line
 )
 def native(context: typer.Context) -> None:
     """Real threads under real CPU quotas on this machine; say --help for its commands."""
-    with _missing_packages_named():
+    with missing_packages_named("simulate,bench"):
         from slimscale.bench.native.__main__ import app
     app(context.args, prog_name="slimscale bench native", standalone_mode=False)

@@ -1,13 +1,11 @@
 """`slimscale train`: learned policies from what routers saw. Imported with the command."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from slimscale.exceptions import SlimError
+from slimscale.cli.extras import missing_packages_named
 
 __all__ = ["train_app"]
 
@@ -15,18 +13,6 @@ train_app = typer.Typer(
     help="Train the learned router on logged decisions. Example: slimscale train router --from-log log",
     no_args_is_help=True,
 )
-
-
-@contextmanager
-def _missing_packages_named() -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("slimscale"):
-            raise
-        raise SlimError(
-            f"{error.name} is missing; from a checkout: pip install '.[cli,train,operator]'"
-        ) from error
 
 
 @train_app.callback()
@@ -50,7 +36,7 @@ def fetch_log(
     They keep some once `routing.decisionLog.samplePercent` is above 0. The format is in
     docs/reference/decision-log.md.
     """
-    with _missing_packages_named():
+    with missing_packages_named("cli,train,operator"):
         from slimscale.cli.fetch_log import fetch_log as fetch
     fetch(name=name, namespace=namespace, context=context, out=out)
 
@@ -77,6 +63,6 @@ def router(
     Routers whose SlimInference names the ConfigMap (routing.learned.policyConfigMap) try a new policy
     in shadow, then on a canary's share of the requests, and only then on all of them.
     """
-    with _missing_packages_named():
+    with missing_packages_named("cli,train,operator"):
         from slimscale.cli.train_router import train_router
     raise typer.Exit(train_router(from_log, out=out, name=name, start=start, seed=seed))

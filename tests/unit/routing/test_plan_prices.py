@@ -19,8 +19,9 @@ from slimscale.simulate.bounds.planning import (
     objective_table,
     planning_lp,
 )
+from slimscale.simulate.bounds.scene_fleet import fleet_of
 from slimscale.simulate.routing.scene import Scene, six
-from slimscale.training.router.scenes import fleet_of, price_table
+from slimscale.training.router.scenes import price_table
 
 SCENE = Scene(devices=six())
 
@@ -31,7 +32,7 @@ def table() -> PriceTable:
 
 
 def test_capacity_is_that_of_the_linear_programme(table: PriceTable) -> None:
-    assert table.capacity == pytest.approx(capacity(fleet_of(SCENE)), rel=1e-6)
+    assert table.capacity == pytest.approx(capacity(fleet_of(SCENE, noise=False)), rel=1e-6)
 
 
 @pytest.mark.parametrize("place", [3, 4, 5, 6, 7, 8, 9, 10])
@@ -40,10 +41,12 @@ def test_prices_bound_what_the_plan_can_reach_as_closely_as_the_linear_programme
 ) -> None:
     rate = LOAD_GRID[place] * table.capacity
     classes = [RequestClass(one.slo_seconds, one.share) for one in SCENE.classes]
-    plan = planning_lp(fleet_of(SCENE), rows_per_second=rate, classes=classes)
+    plan = planning_lp(fleet_of(SCENE, noise=False), rows_per_second=rate, classes=classes)
     # Weak duality: sum_p price + sum_c rate_c * (the most that is left of J) is above the optimum.
-    gains = np.stack([objective_table(fleet_of(SCENE), one, ObjectiveWeights()) for one in classes])
-    seconds = fleet_of(SCENE).batch_seconds() / np.arange(1, 33)
+    gains = np.stack(
+        [objective_table(fleet_of(SCENE, noise=False), one, ObjectiveWeights()) for one in classes]
+    )
+    seconds = fleet_of(SCENE, noise=False).batch_seconds() / np.arange(1, 33)
     left = gains - table.prices[place][None, :, None, None] * seconds
     best = left.max(axis=(1, 2, 3))
     dual = table.prices[place].sum() / rate + float(
@@ -55,7 +58,7 @@ def test_prices_bound_what_the_plan_can_reach_as_closely_as_the_linear_programme
 def test_cells_of_the_plan_cost_nothing_and_others_do(table: PriceTable) -> None:
     rate = LOAD_GRID[5] * table.capacity
     classes = [RequestClass(one.slo_seconds, one.share) for one in SCENE.classes]
-    plan = planning_lp(fleet_of(SCENE), rows_per_second=rate, classes=classes)
+    plan = planning_lp(fleet_of(SCENE, noise=False), rows_per_second=rate, classes=classes)
     large = plan.cell_flow > 0.05 * rate
     assert (table.regrets[5][large] > -0.03).all()
     assert table.regrets[5].max() == pytest.approx(0.0, abs=1e-12)

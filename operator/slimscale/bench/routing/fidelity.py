@@ -6,7 +6,7 @@ calibrated on.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -50,32 +50,35 @@ COUNTED_TAU = 0.8
 """The rank correlation that the issue asks for."""
 
 
-class _Slimmest(Heuristic):
+class _OfOneWidth(Heuristic):
+    """The shortest expected delay among the pods of one width."""
+
+    def _wanted(self, flops_ratios: Iterable[float]) -> float:
+        raise NotImplementedError
+
+    def _pick(
+        self,
+        candidates: Sequence[Candidate],
+        request: RequestView,  # noqa: ARG002
+        rng: Random,
+    ) -> tuple[Candidate, Reason]:
+        wanted = self._wanted(candidate.width.flops_ratio for candidate in candidates)
+        own = [one for one in candidates if one.width.flops_ratio == wanted]
+        return least(own, self._delay, rng), Reason.ALWAYS_FASTEST
+
+
+class _Slimmest(_OfOneWidth):
     name = "SED, slimmest"
 
-    def _pick(
-        self,
-        candidates: Sequence[Candidate],
-        request: RequestView,  # noqa: ARG002
-        rng: Random,
-    ) -> tuple[Candidate, Reason]:
-        fewest = min(candidate.width.flops_ratio for candidate in candidates)
-        own = [one for one in candidates if one.width.flops_ratio == fewest]
-        return least(own, self._delay, rng), Reason.ALWAYS_FASTEST
+    def _wanted(self, flops_ratios: Iterable[float]) -> float:
+        return min(flops_ratios)
 
 
-class _Widest(Heuristic):
+class _Widest(_OfOneWidth):
     name = "SED, widest"
 
-    def _pick(
-        self,
-        candidates: Sequence[Candidate],
-        request: RequestView,  # noqa: ARG002
-        rng: Random,
-    ) -> tuple[Candidate, Reason]:
-        most = max(candidate.width.flops_ratio for candidate in candidates)
-        own = [one for one in candidates if one.width.flops_ratio == most]
-        return least(own, self._delay, rng), Reason.ALWAYS_FASTEST
+    def _wanted(self, flops_ratios: Iterable[float]) -> float:
+        return max(flops_ratios)
 
 
 class _Tight(ColdAwareSED):

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from slimscale.simulate.bounds.fleet import Fleet, RequestClass
+from slimscale.simulate.bounds.fleet import RequestClass
 from slimscale.simulate.bounds.planning import (
     ObjectiveWeights,
     Plan,
@@ -13,12 +13,13 @@ from slimscale.simulate.bounds.planning import (
     least_energy,
     planning_lp,
 )
+from slimscale.simulate.bounds.scene_fleet import fleet_of
 from slimscale.simulate.routing.build import new_plane
 from slimscale.simulate.routing.scene import REGIMES, Device, Scene, six
 from slimscale.simulate.routing.state import FloatArray, Plane
 from slimscale.simulate.routing.traces import draw_trace
 
-__all__ = ["REFERENCE_ACCURACY", "Stage", "draw_pool", "fleet_of", "plan_for", "stage_of"]
+__all__ = ["REFERENCE_ACCURACY", "Stage", "draw_pool", "plan_for", "stage_of"]
 
 REFERENCE_ACCURACY = 0.745
 """Loads are shares of the rate that the fleet can serve at this mean accuracy."""
@@ -56,20 +57,6 @@ def _thrifty_support(scene: Scene, rate: float) -> np.ndarray:
     return np.ascontiguousarray(np.repeat(plan.support, len(scene.classes), axis=0))
 
 
-def fleet_of(scene: Scene) -> Fleet:
-    devices, widths = scene.devices, scene.widths
-    return Fleet(
-        base_seconds=tuple(device.base_seconds for device in devices),
-        row_seconds=tuple(device.row_seconds for device in devices),
-        dynamic_watts=tuple(device.dynamic_watts for device in devices),
-        idle_watts=tuple(device.idle_watts for device in devices),
-        accuracy=tuple(width.accuracy for width in widths),
-        flops_ratio=tuple(width.flops_ratio for width in widths),
-        max_batch_rows=scene.max_batch_rows,
-        noise=scene.noise,
-    )
-
-
 @lru_cache(maxsize=4096)
 def plan_for(scene: Scene, rate: float, inflation: float = 1.0) -> Plan:
     """The planning problem on J; its value bounds every policy where `inflation` is 1."""
@@ -94,7 +81,7 @@ def plan_for(scene: Scene, rate: float, inflation: float = 1.0) -> Plan:
 @lru_cache(maxsize=256)
 def _capacity(devices: tuple[Device, ...]) -> float:
     # Of the times without noise, as in the first experiment: loads are the same figures there.
-    return capacity(replace(fleet_of(Scene(devices)), noise=0.0), min_accuracy=REFERENCE_ACCURACY)
+    return capacity(fleet_of(Scene(devices), noise=False), min_accuracy=REFERENCE_ACCURACY)
 
 
 def stage_of(

@@ -14,8 +14,9 @@ from slimscale.bench.routing.judge import (
 )
 from slimscale.bench.routing.rules import LEARNED, Learned, Player, Rule, rules
 from slimscale.bench.routing.runner import TEST_SEED, VALIDATION_SEED, Results, Store, Work
-from slimscale.bench.routing.stage import Stage, draw_pool, fleet_of, plan_for, stage_of
+from slimscale.bench.routing.stage import Stage, draw_pool, plan_for, stage_of
 from slimscale.simulate.bounds.planning import least_energy, least_service
+from slimscale.simulate.bounds.scene_fleet import fleet_of
 from slimscale.simulate.routing.heuristics import Kind
 from slimscale.simulate.routing.scene import REGIMES, WIDTHS, Scene, six
 

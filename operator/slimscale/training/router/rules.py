@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from slimscale.simulate.bounds.fleet import RequestClass
 from slimscale.simulate.bounds.planning import ObjectiveWeights, planning_lp
+from slimscale.simulate.bounds.scene_fleet import fleet_of
 from slimscale.simulate.routing.heuristics import SETTINGS, Kind, Setting, WidthRule, run_rule
 from slimscale.simulate.routing.scene import REGIMES, Scene
-from slimscale.training.router.scenes import Case, fleet_of, mean_value
+from slimscale.training.router.scenes import Case, mean_value
 
 __all__ = ["Rule", "all_rules", "value_of_rule"]
 
@@ -65,7 +66,7 @@ def _support(scene: Scene, rate: float, inflation: float) -> NDArray[np.bool_]:
     """(C, D, W) the cells of the plan for `inflation` times a rate."""
     objective = scene.objective
     plan = planning_lp(
-        replace(fleet_of(scene), noise=scene.noise),
+        fleet_of(scene),
         rows_per_second=rate,
         classes=[RequestClass(one.slo_seconds, one.share) for one in scene.classes],
         weights=ObjectiveWeights(

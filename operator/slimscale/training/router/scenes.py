@@ -8,8 +8,8 @@ import numpy as np
 from slimscale.routing.learned import layout
 from slimscale.routing.learned.observation import Observation
 from slimscale.routing.learned.prices import PriceTable, SloClass
-from slimscale.simulate.bounds.fleet import Fleet
 from slimscale.simulate.bounds.planning import capacity
+from slimscale.simulate.bounds.scene_fleet import fleet_of
 from slimscale.simulate.routing.build import new_plane, service_seconds
 from slimscale.simulate.routing.learned_policy import Plans, plans_of
 from slimscale.simulate.routing.scene import REGIMES, Device, Regime, Scene, six
@@ -22,7 +22,6 @@ __all__ = [
     "Case",
     "case_of",
     "draw_case",
-    "fleet_of",
     "mean_value",
 ]
 
@@ -65,27 +64,13 @@ def mean_value(plane: Plane, *, from_seconds: float = WARM_UP_SECONDS) -> float:
 @lru_cache(maxsize=1024)
 def _capacity(devices: tuple[Device, ...]) -> float:
     """Rows a second at REFERENCE_ACCURACY, of times without noise."""
-    return capacity(fleet_of(Scene(devices)), min_accuracy=REFERENCE_ACCURACY)
+    return capacity(fleet_of(Scene(devices), noise=False), min_accuracy=REFERENCE_ACCURACY)
 
 
 @lru_cache(maxsize=1024)
 def _plans(devices: tuple[Device, ...], energy_times: float) -> Plans:
     regime = replace(REGIMES["base"], energy_times=energy_times)
     return plans_of(price_table(Scene(devices, regime=regime)))
-
-
-def fleet_of(scene: Scene) -> Fleet:
-    """The scene's devices for the planning problem, their times without noise."""
-    devices, widths = scene.devices, scene.widths
-    return Fleet(
-        base_seconds=tuple(device.base_seconds for device in devices),
-        row_seconds=tuple(device.row_seconds for device in devices),
-        dynamic_watts=tuple(device.dynamic_watts for device in devices),
-        idle_watts=tuple(device.idle_watts for device in devices),
-        accuracy=tuple(width.accuracy for width in widths),
-        flops_ratio=tuple(width.flops_ratio for width in widths),
-        max_batch_rows=scene.max_batch_rows,
-    )
 
 
 def price_table(scene: Scene) -> PriceTable:
